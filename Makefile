@@ -1,0 +1,53 @@
+# Each target makes .venv itself and installs only when pyproject.toml or constraints.txt changed.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-root bench soak lint format schema docs wheel constraints clean
+
+demo: $(READY)
+	$(BIN)/agentbox demo
+
+test: $(READY)
+	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench $(ARGS)
+
+soak: $(READY)
+	$(BIN)/pytest -m soak --timeout 3600 -s $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: $(READY)
+	$(BIN)/agentbox schema --write schemas
+
+docs: $(READY)
+	$(BIN)/pytest tests/unit/test_docs.py $(ARGS)
+
+wheel: $(READY)
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+
+$(READY): pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) .venv && \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+	else \
+	  $(PYTHON) -m venv .venv && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	fi
+	@touch $@
+
+constraints: $(READY)
+	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+
+clean:
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache

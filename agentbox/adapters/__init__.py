@@ -1,0 +1,1 @@
+"""Adapters, one folder a slot, one module an implementation."""
