@@ -23,7 +23,9 @@ def compatible(version: str, accepted: str) -> bool:
     Raises ValueError when either is not of that form.
     """
     have = _numbers(version)
-    return all(_holds(have, clause.strip()) for clause in accepted.split(","))
+    # Every clause is read before one is judged, so that nonsense is found behind one that fails.
+    verdicts = [_holds(have, clause.strip()) for clause in accepted.split(",")]
+    return all(verdicts)
 
 
 def _holds(have: tuple[int, ...], clause: str) -> bool:

@@ -273,7 +273,8 @@ class ArtifactMissing(RunError):
 
 
 def error_classes(base: type[AgentboxError] = AgentboxError) -> Iterator[type[AgentboxError]]:
-    """Every class of the tree, *base* first, each before its subclasses."""
+    """Every class of the tree above, *base* first, each before its subclasses."""
     yield base
     for child in base.__subclasses__():
-        yield from error_classes(child)
+        if child.__module__ == __name__:
+            yield from error_classes(child)
