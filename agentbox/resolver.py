@@ -1,0 +1,126 @@
+"""From the manifest to connected, wrapped adapters: one slot alone, or all five."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+import attrs
+
+from agentbox import metrics, plugins
+from agentbox.dispatch import Dispatched, dispatched
+from agentbox.federation import check_version
+from agentbox.manifest import Choice, Manifest
+from agentbox_contracts import contract_of
+from agentbox_contracts.contract import BaseAdapter, Health, Probe, Settings, State
+from agentbox_contracts.errors import AgentboxError
+
+__all__ = ["Slot", "build", "connect", "probe"]
+
+log = logging.getLogger("agentbox.resolver")
+
+_GAUGE: dict[State, float] = {"healthy": 1.0, "degraded": 0.5, "off": 0.0}
+
+
+@attrs.define(kw_only=True)
+class Slot:
+    """One slot of an app: what the manifest chose, what stands behind it now, and why if that is another thing."""
+
+    choice: Choice
+    adapter: Dispatched
+    accepts: str
+    connect_timeout_seconds: float
+    failure: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.choice.slot
+
+
+def build(manifest: Manifest, slot: str) -> Slot:
+    """
+    The slot's adapter, constructed and wrapped, not yet connected.
+
+    Raises:
+        UnknownAdapter: Nothing provides the name in the manifest.
+        ManifestError: The adapter's settings break a rule.
+        ContractMismatch: It speaks a version of the contract that this side does not accept.
+        BootError: A module that it needs is not installed.
+    """
+    choice = manifest.adapters[slot]
+    contract = contract_of(slot)
+    cls = plugins.adapter_class(slot, choice.impl)
+    settings = manifest.settings(slot, choice.impl, cls.settings_class)
+    adapter = _construct(cls, slot, choice.impl, settings)
+    accepts = next((r for name, r in manifest.federation.accepts.items() if name == slot), contract.accepts)
+    check_version(slot, adapter.contract_version, accepts, who=f"adapter {choice.impl!r}")
+    return Slot(
+        choice=choice,
+        adapter=dispatched(contract, adapter, deadline_seconds=manifest.policy.deadline_seconds),
+        accepts=accepts,
+        connect_timeout_seconds=settings.connect_timeout_seconds or manifest.policy.connect_timeout_seconds,
+    )
+
+
+async def connect(slot: Slot) -> None:
+    """
+    Connect within the deadline; a slot that fails becomes off, with the reason kept. Does not raise for a failure.
+
+    What a failed or cancelled connect has opened is closed again.
+    """
+    adapter = slot.adapter.adapter
+    try:
+        async with asyncio.timeout(slot.connect_timeout_seconds):
+            await adapter.connect()
+    except TimeoutError:
+        degrade(slot, f"{slot.choice.impl} did not connect within {slot.connect_timeout_seconds:g} s")
+    except Exception as error:
+        reason = error.message if isinstance(error, AgentboxError) else f"{type(error).__name__}: {error}"
+        degrade(slot, f"{slot.choice.impl} did not connect: {reason}")
+    except BaseException:
+        await _close(adapter)
+        raise
+    else:
+        return
+    await _close(adapter)
+
+
+def degrade(slot: Slot, reason: str) -> None:
+    """Put the off adapter behind *slot* and keep *reason*."""
+    slot.failure = reason
+    stand_in = _construct(plugins.adapter_class(slot.name, "off"), slot.name, "off", Settings())
+    stand_in.reason = reason  # type: ignore[attr-defined]
+    slot.adapter.swap(stand_in)
+    log.error("slot degraded", extra={"slot": slot.name, "impl": slot.choice.impl, "reason": reason})
+
+
+async def probe(slot: Slot, *, timeout_seconds: float = 5.0) -> Probe:
+    """What can be said of *slot* now. A probe that fails or hangs is a degraded slot, never an error."""
+    if slot.failure:
+        health = Health("degraded", slot.failure)
+    else:
+        health = await _ask(slot.adapter, timeout_seconds)
+    metrics.HEALTH.labels(slot.name, slot.choice.impl).set(_GAUGE[health.state])
+    return Probe(slot=slot.name, state=health.state, reason=health.reason, checked_at=datetime.now(UTC))
+
+
+async def _ask(adapter: Dispatched, timeout_seconds: float) -> Health:
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            return await adapter.health()
+    except TimeoutError:
+        return Health("degraded", f"{adapter.impl} did not answer within {timeout_seconds:g} s")
+    except Exception as error:
+        return Health("degraded", f"{adapter.impl}: {type(error).__name__}: {error}")
+
+
+async def _close(adapter: BaseAdapter) -> None:
+    try:
+        await adapter.disconnect()
+    except Exception:
+        log.exception("disconnect failed", extra={"slot": adapter.slot, "impl": adapter.impl})
+
+
+def _construct(cls: type[BaseAdapter], slot: str, impl: str, settings: Settings) -> BaseAdapter:
+    return cls(slot=slot, impl=impl, config=settings, logger=logging.getLogger(f"agentbox.adapters.{slot}.{impl}"))
