@@ -1,0 +1,85 @@
+"""Small files that are either wholly there, durably, or not at all. Standard library only: the keeper loads it too."""
+
+# ruff: noqa: PTH104, PTH108
+# The keeper does without pathlib: whatever it loads, every supervisor carries.
+
+from __future__ import annotations
+
+import json
+import os
+
+__all__ = ["read_bytes", "read_json", "sync_folder", "write_json"]
+
+
+def write_json(folder: str, name: str, value: dict[str, object], *, replace: bool = True) -> bool:
+    """
+    Put *value* into *folder*/*name*; when this returns it is on the disk. No reader ever sees half of it.
+
+    Without *replace* an existing file is left as it is, and the answer is False.
+    """
+    path, temporary = f"{folder}/{name}", f"{folder}/.{name}.{os.urandom(6).hex()}"
+    try:
+        _write_synced(temporary, json.dumps(value, separators=(",", ":")).encode())
+        if replace:
+            os.rename(temporary, path)
+        else:
+            os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        _unlink(temporary)
+    sync_folder(folder)
+    return True
+
+
+def read_bytes(path: str) -> bytes | None:
+    """What is in *path*, None when there is no such file or it vanished."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        return None
+    try:
+        data = os.read(descriptor, 65536)
+        while more := os.read(descriptor, 1 << 20):
+            data += more
+        return data
+    except ProcessLookupError:
+        return None  # a file in /proc whose process ended meanwhile
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: str) -> dict[str, object] | None:
+    """The object in *path*, None when there is no such file."""
+    data = read_bytes(path)
+    if data is None:
+        return None
+    value: dict[str, object] = json.loads(data)
+    return value
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in *folder* durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_synced(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
