@@ -1,0 +1,50 @@
+"""Open what a command needs: the whole app, or one slot alone."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+
+from agentbox import manifest as manifests
+from agentbox import resolver
+from agentbox.app import App, open_app, prepare_state
+from agentbox.dispatch import Dispatched
+from agentbox_contracts.errors import AdapterDisabled, AdapterUnavailable
+
+__all__ = ["opened_app", "opened_slot"]
+
+
+@asynccontextmanager
+async def opened_app(arguments: argparse.Namespace) -> AsyncIterator[App]:
+    """The app of the manifest, for a moment: it leaves the metrics port to whoever stays."""
+    manifest = manifests.load(arguments.manifest)
+    quiet = attrs.evolve(manifest.observability, metrics_port=None)
+    async with open_app(attrs.evolve(manifest, observability=quiet)) as app:
+        yield app
+
+
+@asynccontextmanager
+async def opened_slot(arguments: argparse.Namespace, name: str) -> AsyncIterator[Dispatched]:
+    """
+    One slot of the manifest, connected; the others are not touched.
+
+    Raises:
+        AdapterUnavailable: It does not connect.
+        AdapterDisabled: The manifest switches it off.
+    """
+    manifest = manifests.load(arguments.manifest)
+    slot = resolver.build(manifest, name)
+    if not slot.adapter.enabled:
+        usual = manifests.STANDALONE[name]
+        raise AdapterDisabled(f'{name} is switched off in the manifest; set [adapters] {name} = "{usual}"', slot=name)
+    prepare_state(manifest.state)
+    try:
+        await resolver.connect(slot)
+        if slot.failure:
+            raise AdapterUnavailable(f"{name}: {slot.failure}; 'agentbox status' shows every slot", slot=name)
+        yield slot.adapter
+    finally:
+        await slot.adapter.disconnect()
