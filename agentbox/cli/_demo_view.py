@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,11 +180,12 @@ def _median(buckets: list[float]) -> float:
 
 def what_next(console: Console, scene: Scene, kept: Path | None) -> None:
     """Say what to try after the demo."""
+    program = "agentbox" if shutil.which("agentbox") else os.path.relpath(sys.argv[0])
     if kept is None:
-        first = "agentbox status                   each slot: what answers, where its state lives"
-        second = "agentbox demo --state demo-state  again, and kept for `agentbox beads tree`"
+        first = f"{program} status                   each slot: what answers, where its state lives"
+        second = f"{program} demo --state demo-state  again, and kept for `{program} beads tree`"
     else:
-        first = f"AGENTBOX_STATE={kept} agentbox status"
-        second = f"AGENTBOX_STATE={kept} agentbox beads tree {scene.epic.id}"
+        first = f"AGENTBOX_STATE={kept} {program} status"
+        second = f"AGENTBOX_STATE={kept} {program} beads tree {scene.epic.id}"
     console.print(Text("Try next:", style="bold"))
     console.print(Text(f"  {first}\n  {second}"), soft_wrap=True)
