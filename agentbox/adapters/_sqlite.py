@@ -159,8 +159,8 @@ class _Lane:
     """
     A thread with a connection of its own that takes whatever waits, runs it, and wakes the loop once.
 
-    Loop and thread ring each other by eventfds: a queue's locks and the socket behind `call_soon_threadsafe` cost a
-    lone caller half of the way there and back.
+    Loop and thread ring each other by pipes: a queue's locks and the socket behind `call_soon_threadsafe` cost a lone
+    caller half of the way there and back.
     """
 
     def __init__(self, name: str, database: Database, run: Callable[[sqlite3.Connection, list[_Job]], None]) -> None:
@@ -170,9 +170,9 @@ class _Lane:
         self._waiting: deque[_Job | None] = deque()
         self._done: deque[list[_Job]] = deque()
         self._rung = False
-        self._to_thread = os.eventfd(0, os.EFD_CLOEXEC)
-        self._to_loop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._loop.add_reader(self._to_loop, self._woken)
+        self._thread_bell, self._ring_thread = os.pipe()
+        self._loop_bell, self._ring_loop = os.pipe()
+        self._loop.add_reader(self._loop_bell, self._woken)
         self._thread = threading.Thread(target=self._serve, name=f"agentbox-sqlite-{name}", daemon=True)
         self._thread.start()
 
@@ -184,16 +184,16 @@ class _Lane:
     async def stop(self) -> None:
         self._put(None)
         await asyncio.to_thread(self._thread.join)
-        self._loop.remove_reader(self._to_loop)
-        os.close(self._to_loop)
-        os.close(self._to_thread)
+        self._loop.remove_reader(self._loop_bell)
+        for descriptor in (self._thread_bell, self._ring_thread, self._loop_bell, self._ring_loop):
+            os.close(descriptor)
         self._settle()
 
     def _put(self, job: _Job | None) -> None:
         self._waiting.append(job)
         if not self._rung:
             self._rung = True
-            os.eventfd_write(self._to_thread, 1)
+            os.write(self._ring_thread, b"!")
 
     def _serve(self) -> None:
         try:
@@ -215,7 +215,7 @@ class _Lane:
         jobs: list[_Job] = []
         while not jobs:
             if not waiting:
-                os.read(self._to_thread, 8)
+                os.read(self._thread_bell, 64)
             self._rung = False  # before looking: whoever comes after the look rings again
             while waiting and len(jobs) < self._database._batch:
                 job = waiting.popleft()
@@ -235,10 +235,10 @@ class _Lane:
 
     def _deliver(self, jobs: list[_Job]) -> None:
         self._done.append(jobs)
-        os.eventfd_write(self._to_loop, 1)
+        os.write(self._ring_loop, b"!")
 
     def _woken(self) -> None:
-        os.read(self._to_loop, 8)
+        os.read(self._loop_bell, 4096)
         self._settle()
 
     def _settle(self) -> None:
