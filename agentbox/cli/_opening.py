@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
@@ -12,6 +12,7 @@ from agentbox import manifest as manifests
 from agentbox import resolver
 from agentbox.app import App, open_app, prepare_state
 from agentbox.dispatch import Dispatched
+from agentbox.manifest import Manifest
 from agentbox_contracts.errors import AdapterDisabled, AdapterUnavailable
 
 __all__ = ["opened_app", "opened_slot"]
@@ -27,19 +28,21 @@ async def opened_app(arguments: argparse.Namespace) -> AsyncIterator[App]:
 
 
 @asynccontextmanager
-async def opened_slot(arguments: argparse.Namespace, name: str) -> AsyncIterator[Dispatched]:
+async def opened_slot(
+    manifest: Manifest, name: str, *, check: Callable[[resolver.Slot], None] = lambda _: None
+) -> AsyncIterator[Dispatched]:
     """
-    One slot of the manifest, connected; the others are not touched.
+    One slot of *manifest*, connected unless *check* raises; the others are not touched.
 
     Raises:
         AdapterUnavailable: It does not connect.
         AdapterDisabled: The manifest switches it off.
     """
-    manifest = manifests.load(arguments.manifest)
     slot = resolver.build(manifest, name)
     if not slot.adapter.enabled:
         usual = manifests.STANDALONE[name]
         raise AdapterDisabled(f'{name} is switched off in the manifest; set [adapters] {name} = "{usual}"', slot=name)
+    check(slot)
     prepare_state(manifest.state)
     try:
         await resolver.connect(slot)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, BinaryIO, cast
 
+from agentbox import manifest as manifests
 from agentbox.cli import _output
 from agentbox.cli._opening import opened_slot
 from agentbox.cli._parser import add_json
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    async with opened_slot(arguments, "orchestrator") as adapter:
+    async with opened_slot(manifests.load(arguments.manifest), "orchestrator") as adapter:
         await arguments.act(cast("Orchestrator", adapter), arguments)
     return 0
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from agentbox import manifest as manifests
 from agentbox.cli import _beads_view as view
 from agentbox.cli import _output
 from agentbox.cli._failure import complain
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    async with opened_slot(arguments, "beads") as adapter:
+    async with opened_slot(manifests.load(arguments.manifest), "beads") as adapter:
         act: Action = arguments.act
         return await act(cast("Beads", adapter), arguments)
 
