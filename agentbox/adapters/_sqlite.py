@@ -24,7 +24,7 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
 
 BATCH = 512
-PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON", "PRAGMA cache_size=-16000")
+PRAGMAS = ("PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON", "PRAGMA cache_size=-16000")
 
 _UNAVAILABLE = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
@@ -34,7 +34,7 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_IOERR: "cannot be read or written",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened",
     sqlite3.SQLITE_PERM: "may not be opened",
-    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_CORRUPT: "is damaged, or the disk fails to read it",
     sqlite3.SQLITE_NOTADB: "is not an SQLite database",
 }
 
@@ -53,6 +53,7 @@ class Database:
         self._lanes.append(_Lane("write", self, self._transact))
         await self._lanes[0].run(prepare)
         self._lanes.append(_Lane("read", self, self._snapshot))
+        await self._lanes[1].run(lambda db: None)  # a lane without a connection would refuse every read to come
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
         """
@@ -81,6 +82,10 @@ class Database:
         """A connection for the calling thread, in autocommit mode."""
         db = sqlite3.connect(self.path, timeout=self._busy_timeout_seconds, isolation_level=None, cached_statements=256)
         try:
+            # Fetched, because a disk that fails meanwhile shows only then; where there can be no log, no error does.
+            (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
+            if mode != "wal":
+                raise AdapterUnavailable(f"{self.path} cannot be switched to a write-ahead log and stays with {mode!r}")
             for pragma in PRAGMAS:
                 db.execute(pragma)
         except BaseException:
@@ -95,6 +100,9 @@ class Database:
             for job in jobs:
                 before = db.total_changes
                 job.run(db)
+                if not db.in_transaction:
+                    # An error of the disk has undone everything; what ran on from here would be in no transaction.
+                    return self._undo(db, jobs, job.error or sqlite3.OperationalError("the transaction was undone"))
                 if job.error is not None and db.total_changes != before:
                     raise _Spoiled
             db.execute("COMMIT")
@@ -105,17 +113,22 @@ class Database:
                     job.error = None
                     self._transact(db, [job])
         except sqlite3.Error as error:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            for job in jobs:
-                job.error = error
+            self._undo(db, jobs, error)
+
+    def _undo(self, db: sqlite3.Connection, jobs: list[_Job], error: Exception) -> None:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        for job in jobs:
+            job.error = error
 
     def _snapshot(self, db: sqlite3.Connection, jobs: list[_Job]) -> None:
         try:
-            db.execute("BEGIN")
             for job in jobs:
+                if not db.in_transaction:  # at first, and after an error of the disk, which ends it
+                    db.execute("BEGIN")
                 job.run(db)
-            db.execute("COMMIT")
+            if db.in_transaction:
+                db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")

@@ -19,7 +19,7 @@ else:
     import _files
     import _proc
 
-__all__ = ["IGNORED", "CannotStart", "Command", "start"]
+__all__ = ["IGNORED", "CannotStart", "CannotWrite", "Command", "start"]
 
 IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
 """What keeper and supervisor ignore, and a command must not: everything else they leave as the kernel has it."""
@@ -29,6 +29,10 @@ READY = b"\0"
 
 class CannotStart(Exception):
     """The command cannot be started; the message says why."""
+
+
+class CannotWrite(CannotStart):
+    """The disk refuses what has to be written before the command may run; later it may not."""
 
 
 class Command:
@@ -62,7 +66,7 @@ def start(command: Command) -> tuple[int, int | None]:
     except BaseException as error:
         _give_up(pid, ours, writer)
         if isinstance(error, OSError):
-            raise CannotStart(f"the agent's folder cannot be written: {error.strerror}") from error
+            raise CannotWrite(f"the agent's folder cannot be written: {error.strerror}") from error
         raise
     ours.close()
     return pid, writer

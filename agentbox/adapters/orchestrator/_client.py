@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 from agentbox.adapters.orchestrator._keeper import PROTOCOL, SOCKET
 from agentbox_contracts.errors import AdapterUnavailable
@@ -57,8 +58,8 @@ class Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport, self.is_open = transport, True
+        # Other loops' transports need not be subclasses.
+        self._transport, self.is_open = cast("asyncio.Transport", transport), True
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""

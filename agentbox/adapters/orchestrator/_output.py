@@ -15,6 +15,7 @@ from typing import Literal
 
 import attrs
 
+from agentbox.adapters.orchestrator._folder import translated
 from agentbox.adapters.orchestrator._records import Records, instant
 from agentbox.adapters.orchestrator._watch import Watch
 from agentbox_contracts.errors import InvalidInput
@@ -130,7 +131,8 @@ class Follower:
         size = _size(path)
         if size <= (self._seen[channel] if agent.is_alive else offset):
             return [], NEVER
-        data, written = await _read(path, offset, min(size - offset, PIECE))
+        with translated(path):
+            data, written = await _read(path, offset, min(size - offset, PIECE))
         self._seen[channel] = offset + len(data)
         pieces = _cut(data, is_final=not agent.is_alive and offset + len(data) >= size)
         return pieces, max(instant(written), agent.started_at or NEVER)

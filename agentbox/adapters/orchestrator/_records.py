@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from agentbox.adapters.orchestrator import _files, _proc
+from agentbox.adapters.orchestrator._folder import translated
 from agentbox_contracts.contract import Page
 from agentbox_contracts.errors import AdapterFailed, InvalidInput, NotFound
 from agentbox_contracts.orchestrator import Agent, AgentStatus
@@ -117,7 +118,11 @@ class Records:
         return self._read(f"{self.home(agent_id)}/exit.json", Ended)
 
     def agent(self, agent_id: str) -> Agent:
-        """The agent as it stands. Raises NotFound."""
+        """The agent as it stands. Raises NotFound, AdapterUnavailable."""
+        with translated(f"what is known of {agent_id}"):
+            return self._stands(agent_id)
+
+    def _stands(self, agent_id: str) -> Agent:
         record, started = self.record(agent_id), self.started(agent_id)
         alive = started is not None and self._is_supervised(started)
         # Read after the look at the supervisor: one that has gone since wrote this before it went.

@@ -67,7 +67,7 @@ def _start(command: _child.Command, report: socket.socket, lock: int) -> None:
         pid, stdin = _child.start(command)
     except _child.CannotStart as error:
         _withdraw()
-        _tell(report, error="spawn", message=str(error))
+        _tell(report, error="disk" if isinstance(error, _child.CannotWrite) else "spawn", message=str(error))
         return
     supervisor = Supervisor(pid, Input(stdin), listener)
     os.close(lock)

@@ -37,6 +37,7 @@ ERRORS: dict[object, type[AdapterError]] = {
     "gone": NotFound,
     "conflict": Conflict,
     "unavailable": AdapterUnavailable,
+    "disk": AdapterUnavailable,
 }
 
 
@@ -69,7 +70,7 @@ class LocalProcessManager(BaseAdapter, Orchestrator):
 
     settings_class: ClassVar[type[contract.Settings]] = Settings
     contract_version = CONTRACT.version
-    capabilities = frozenset({"send", "stdin"})
+    capabilities = CONTRACT.capabilities
     durability: Durability = "fsync"
     config: Settings
 
@@ -188,7 +189,7 @@ class LocalProcessManager(BaseAdapter, Orchestrator):
     async def _started(self, link: _Link, record: Record, spec: AgentSpec) -> Agent:
         """Have *record* started, unless that was done. Raises NotFound when it was withdrawn."""
         answer = await link.keeper.ask(_start_request(record, link.records.home(record.id), spec))
-        if answer.get("error") == "spawn":
+        if answer.get("error") in ("spawn", "disk"):  # surely nothing runs
             await asyncio.to_thread(link.records.remove, record.id)
         _raise_error(answer, spec.command)
         return await self._settled(link, record.id)

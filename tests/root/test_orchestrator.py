@@ -1,0 +1,172 @@
+"""Agents on a disk that fails, fills up, or stops in the middle: typed errors, and what was acknowledged is known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.root.lane import Answer, Worker, injected, started
+
+pytestmark = pytest.mark.root
+
+MOST = 30
+UNAVAILABLE = {"AdapterUnavailable"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "strace.log"
+
+
+@pytest.fixture
+def worker(folder: Path) -> Iterator[Worker]:
+    """A worker with the slot open, all it needs loaded."""
+    with started("orchestrator", folder) as worker:
+        assert not worker.do("open").errors
+        run_well(worker)
+        assert not worker.do("read").errors
+        yield worker
+
+
+def run_well(worker: Worker) -> Answer:
+    answer = worker.do("work")
+    assert (answer.errors, len(answer.acknowledged), answer.endings) == (set(), 8, {"exited 3"}), answer.lines
+    return answer
+
+
+def keeper_of(folder: Path) -> int:
+    return int(json.loads((folder / "agents" / "keeper.json").read_text())["pid"])
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("call", ["mkdir", "openat", "write", "fsync", "rename"])
+def test_a_call_that_fails_is_adapter_unavailable_and_the_next_one_works(
+    worker: Worker, log: Path, call: str, error: str
+) -> None:
+    failures = 0
+    for number in itertools.count(1):
+        fault = f"{call}:error={error}:when={number}"
+        with injected(worker.pid, fault, log=log) as done:
+            answers = [worker.do("work"), worker.do("read")]
+        for answer in answers:
+            assert answer.errors <= UNAVAILABLE, (fault, answer.lines)
+            assert answer.endings <= {"exited 3"}, (fault, answer.lines)
+        if not done.count or number > MOST:
+            break
+        failures += bool(answers[0].errors)
+        run_well(worker)
+    assert failures
+
+
+# The first files are `started.json`, the last `exit.json`. The second `write` tells of a child's end, in a pipe.
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize(
+    ("call", "numbers", "is_fatal"),
+    [
+        ("openat", (1, 2, 3, 4, 5, 6, 7), True),
+        ("write", (1,), True),
+        ("fsync", (1, 2), True),
+        ("rename", (1,), True),
+        ("openat", (8, 9), False),
+        ("write", (3,), False),
+        ("fsync", (3, 4), False),
+        ("link", (1,), False),
+    ],
+)
+def test_a_supervisor_that_cannot_write_starts_nothing_or_writes_the_end_later(
+    worker: Worker, folder: Path, log: Path, call: str, numbers: tuple[int, ...], is_fatal: bool, error: str
+) -> None:
+    for number in numbers:
+        fault = f"{call}:error={error}:when={number}"
+        with injected(keeper_of(folder), fault, log=log) as done:
+            answer = worker.do("work")
+        assert done.count, fault
+        expected: tuple[set[str], set[str]] = (UNAVAILABLE, set()) if is_fatal else (set(), {"exited 3"})
+        assert (answer.errors, answer.endings) == expected, (fault, answer.lines)
+        run_well(worker)
+        assert not worker.do("read").errors
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("call", ["mkdir", "fsync", "link", "rename", "write"])
+def test_a_folder_that_cannot_be_taken_into_use_can_be_later(folder: Path, log: Path, call: str, error: str) -> None:
+    with started("orchestrator", folder) as worker:
+        worker.do("open")  # loads what it needs
+        worker.do("close")
+        for number in itertools.count(1):
+            shutil.rmtree(folder)
+            fault = f"{call}:error={error}:when={number}"
+            with injected(worker.pid, fault, log=log) as done:
+                opened = worker.do("open")
+            assert opened.errors <= UNAVAILABLE, (fault, opened.lines)
+            worker.do("close")
+            assert not worker.do("open").errors, fault
+            run_well(worker)
+            worker.do("close")
+            if not done.count:
+                break
+        assert number > 1
+
+
+@pytest.mark.parametrize(
+    ("call", "numbers"), [("mkdir", (1,)), ("openat", (1, 2, 3, 5, 8)), ("fsync", (1, 2, 3)), ("rename", (1,))]
+)
+def test_a_kill_at_a_named_call_loses_no_agent(folder: Path, log: Path, call: str, numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        with started("orchestrator", folder) as worker:
+            assert not worker.do("open").errors
+            known = run_well(worker)
+            with injected(worker.pid, f"{call}:signal=KILL:when={number}", log=log):
+                answer = worker.do("work")
+            assert answer.is_dead, (call, number)
+        with started("orchestrator", folder) as worker:
+            assert not worker.do("open").errors
+            spawned = [agent for what, agent in (*known.acknowledged, *answer.acknowledged) if what == "spawned"]
+            followed = worker.do(f"follow {' '.join(spawned)}")
+            assert (followed.errors, followed.endings) == (set(), {"exited 3"}), followed.lines
+            assert len(followed.acknowledged) == len(spawned) >= 4
+            run_well(worker)
+
+
+@pytest.mark.parametrize(
+    ("call", "numbers", "ending"),
+    [
+        ("fsync", (1, 2), None),
+        ("rename", (1,), None),
+        ("fsync", (3,), "lost None"),
+        ("link", (1,), "lost None"),
+        ("fsync", (4,), "exited 3"),
+    ],
+)
+def test_a_supervisor_killed_at_a_named_call_is_told_truly(
+    worker: Worker, folder: Path, log: Path, call: str, numbers: tuple[int, ...], ending: str | None
+) -> None:
+    for number in numbers:
+        with injected(keeper_of(folder), f"{call}:signal=KILL:when={number}", log=log):
+            answer = worker.do("work")
+        expected = (UNAVAILABLE, set()) if ending is None else (set(), {ending})
+        assert (answer.errors, answer.endings) == expected, (call, number, answer.lines)
+        run_well(worker)
+
+
+def test_a_full_disk_is_adapter_unavailable_until_there_is_room(small_disk: Path) -> None:
+    with started("orchestrator", small_disk / "state") as worker:
+        assert not worker.do("open").errors
+        run_well(worker)
+        ballast = small_disk / "ballast"
+        with pytest.raises(OSError, match="No space left"):
+            ballast.write_bytes(bytes(1 << 21))
+        assert worker.do("work").errors == UNAVAILABLE
+        assert not worker.do("read").errors
+        ballast.unlink()
+        run_well(worker)
