@@ -43,6 +43,11 @@ ALIASES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """Names that existing manifests use, by slot, and the canonical name of each."""
 
 # Pods, memory and events become local-solid, embedded and local-jsonl when those adapters exist.
+INHERITED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"external": ("url", "token"), "external-pg": ("dsn",), "stdio-bridge": ("command",)}
+)
+"""Settings that an adapter's table may leave out, because another section or the environment says them."""
+
 STANDALONE: Mapping[str, str] = MappingProxyType(
     {
         "beads": "local-sqlite",
@@ -124,6 +129,7 @@ class Policy:
     deadline_seconds: Annotated[Duration, Meta(description="How long a call may take. Streams have no deadline.")] = (
         30.0
     )
+    recover: Annotated[bool, Meta(description="Whether a slot that did not connect is tried again and again.")] = True
 
 
 @attrs.frozen(kw_only=True)
@@ -153,10 +159,25 @@ class Observability:
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """Where `agentbox serve` listens."""
+    """Where `agentbox serve` listens, and whom it answers."""
 
     bind: Annotated[str, Meta(description="The address to listen on.", min_length=1)] = "127.0.0.1"
     port: Annotated[Port, Meta(description="The port to listen on; 0 takes a free one.")] = 7070
+    allowed_hosts: Annotated[
+        tuple[str, ...], Meta(description="Names in the Host header, besides `bind` and loopback, that are answered.")
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...], Meta(description="Origins of pages whose scripts may call: `https://tools.example`.")
+    ] = ()
+    body_bytes: Annotated[int, Meta(description="How long a body may be.", ge=1024, le=1_073_741_824)] = 4_194_304
+    requests_per_second: Annotated[float, Meta(description="How many requests each token may make.", gt=0)] = 10_000.0
+    shutdown_seconds: Annotated[Duration, Meta(description="How long requests under way may take at the end.")] = 10.0
+    tls_cert: Annotated[
+        Path | None, Meta(description="A certificate chain in PEM, relative to the manifest's folder; with it, https.")
+    ] = None
+    tls_key: Annotated[Path | None, Meta(description="The certificate's key in PEM, where that is another file.")] = (
+        None
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import attrs
 from prometheus_client import CollectorRegistry
 
-from agentbox import __version__, metrics, resolver
+from agentbox import __version__, metrics, recovery, resolver
 from agentbox import manifest as manifests
 from agentbox.manifest import Manifest
 from agentbox.resolver import Slot
@@ -122,7 +122,14 @@ async def open_app(
         _require_orchestrator(slots["orchestrator"])
         for warning in chosen.warnings:
             log.warning("manifest", extra={"problem": str(warning)})
+        if chosen.policy.recover:
+            stack.push_async_callback(_stopped, asyncio.create_task(recovery.watch(chosen, slots.values())))
         yield App(manifest=chosen, adapters=_adapters(slots), slots=slots)
+
+
+async def _stopped(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def prepare_state(folder: Path) -> None:

@@ -30,6 +30,8 @@ __all__ = ["Dispatched", "Redactor", "dispatched", "wrap_dispatch"]
 
 Checker = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 
+HEALTH_SECONDS = 5.0
+
 log = logging.getLogger("agentbox.dispatch")
 log.addHandler(logging.NullHandler())
 tracer = trace.get_tracer("agentbox")
@@ -284,7 +286,14 @@ class Dispatched:
         await self.adapter.disconnect()
 
     async def health(self) -> Health:
-        return await self.adapter.health()
+        """What the adapter says of itself; degraded when it does not say so in time."""
+        try:
+            async with asyncio.timeout(HEALTH_SECONDS):
+                return await self.adapter.health()
+        except TimeoutError:
+            return Health("degraded", f"{self.impl} did not answer within {HEALTH_SECONDS:g} s")
+        except Exception as error:
+            return Health("degraded", f"{self.impl}: {type(error).__name__}: {error}")
 
     def __repr__(self) -> str:
         return f"<{self.slot} by {self.impl}>"

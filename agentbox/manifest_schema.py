@@ -14,6 +14,7 @@ from agentbox._manifest_sections import (
     ALIASES,
     CLIENT,
     COLLECTIONS,
+    INHERITED,
     KNOWN,
     SECRET_PATTERN,
     SECTIONS,
@@ -79,7 +80,9 @@ def _slot(slot: str, settings: Mapping[str, type[Settings]], names: Mapping[str,
     tables = {}
     for name in _names(slot, names):
         cls = settings.get(ALIASES[slot].get(name, name))
-        tables[name] = _table(cls) if cls else {"type": "object", "description": f"Settings of {name}."}
+        tables[name] = (
+            _table(cls, INHERITED.get(name, ())) if cls else {"type": "object", "description": f"Settings of {name}."}
+        )
     return {"description": f"Settings of {slot} adapters, each in a table of its name.", **_object(tables)}
 
 
@@ -87,12 +90,12 @@ def _collection(name: str, member: Schema) -> Schema:
     return {"description": COLLECTIONS[name], "type": "object", "additionalProperties": member}
 
 
-def _table(cls: type) -> Schema:
-    """The schema of an attrs class: a field is a key."""
+def _table(cls: type, said_elsewhere: Sequence[str] = ()) -> Schema:
+    """The schema of an attrs class: a field is a key, and needed unless it has a default or is *said_elsewhere*."""
     hints = get_type_hints(cls, include_extras=True)
     fields = attrs.fields(cls)
     properties = {field.name: _key(hints[field.name]) | _default(field) for field in fields}
-    required = [field.name for field in fields if field.default is attrs.NOTHING]
+    required = [field.name for field in fields if field.default is attrs.NOTHING and field.name not in said_elsewhere]
     description = (inspect.getdoc(cls) or cls.__name__).split("\n\n")[0].replace("\n", " ")
     return {"description": description, **_object(properties)} | ({"required": required} if required else {})
 

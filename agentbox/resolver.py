@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import attrs
@@ -14,9 +15,11 @@ from agentbox.federation import check_version
 from agentbox.manifest import Choice, Manifest
 from agentbox_contracts import contract_of
 from agentbox_contracts.contract import BaseAdapter, Health, Probe, Settings, State
-from agentbox_contracts.errors import AgentboxError
+from agentbox_contracts.errors import AgentboxError, ContractMismatch
 
-__all__ = ["Slot", "build", "connect", "probe"]
+__all__ = ["Slot", "build", "connect", "degrade", "probe", "revive"]
+
+AdapterClass = type[BaseAdapter]
 
 log = logging.getLogger("agentbox.resolver")
 
@@ -38,9 +41,9 @@ class Slot:
         return self.choice.slot
 
 
-def build(manifest: Manifest, slot: str) -> Slot:
+def build(manifest: Manifest, slot: str, *, derive: Callable[[AdapterClass], AdapterClass] | None = None) -> Slot:
     """
-    The slot's adapter, constructed and wrapped, not yet connected.
+    The slot's adapter, constructed and wrapped, not yet connected. *derive* may put another class in its place.
 
     Raises:
         UnknownAdapter: Nothing provides the name in the manifest.
@@ -51,6 +54,8 @@ def build(manifest: Manifest, slot: str) -> Slot:
     choice = manifest.adapters[slot]
     contract = contract_of(slot)
     cls = plugins.adapter_class(slot, choice.impl)
+    if derive is not None:
+        cls = derive(cls)
     settings = manifest.settings(slot, choice.impl, cls.settings_class)
     adapter = _construct(cls, slot, choice.impl, settings)
     accepts = next((r for name, r in manifest.federation.accepts.items() if name == slot), contract.accepts)
@@ -65,7 +70,8 @@ def build(manifest: Manifest, slot: str) -> Slot:
 
 async def connect(slot: Slot) -> None:
     """
-    Connect within the deadline; a slot that fails becomes off, with the reason kept. Does not raise for a failure.
+    Connect within the deadline; a slot that fails becomes off, with the reason kept. Does not raise for a failure,
+    except ContractMismatch: two that do not understand each other will not after a while either.
 
     What a failed or cancelled connect has opened is closed again.
     """
@@ -73,6 +79,11 @@ async def connect(slot: Slot) -> None:
     try:
         async with asyncio.timeout(slot.connect_timeout_seconds):
             await adapter.connect()
+        # Only now does an adapter of a host know what the host speaks.
+        check_version(slot.name, adapter.contract_version, slot.accepts, who=_who(adapter))
+    except ContractMismatch:
+        await _close(adapter)
+        raise
     except TimeoutError:
         degrade(slot, f"{slot.choice.impl} did not connect within {slot.connect_timeout_seconds:g} s")
     except Exception as error:
@@ -86,6 +97,10 @@ async def connect(slot: Slot) -> None:
     await _close(adapter)
 
 
+def _who(adapter: BaseAdapter) -> str:
+    return f"adapter {adapter.impl!r}" + (f" at {adapter.location}" if adapter.location else "")
+
+
 def degrade(slot: Slot, reason: str) -> None:
     """Put the off adapter behind *slot* and keep *reason*."""
     slot.failure = reason
@@ -95,24 +110,26 @@ def degrade(slot: Slot, reason: str) -> None:
     log.error("slot degraded", extra={"slot": slot.name, "impl": slot.choice.impl, "reason": reason})
 
 
-async def probe(slot: Slot, *, timeout_seconds: float = 5.0) -> Probe:
+async def revive(manifest: Manifest, slot: Slot) -> bool:
+    """Try once more to connect what the manifest chose for *slot*, and put it in place. Whether it is there now."""
+    fresh = build(manifest, slot.name)
+    await connect(fresh)
+    if fresh.failure:
+        slot.failure = fresh.failure
+        return False
+    slot.adapter.swap(fresh.adapter.adapter)
+    slot.failure = ""
+    return True
+
+
+async def probe(slot: Slot) -> Probe:
     """What can be said of *slot* now. A probe that fails or hangs is a degraded slot, never an error."""
     if slot.failure:
         health = Health("degraded", slot.failure)
     else:
-        health = await _ask(slot.adapter, timeout_seconds)
+        health = await slot.adapter.health()
     metrics.HEALTH.labels(slot.name, slot.choice.impl).set(_GAUGE[health.state])
     return Probe(slot=slot.name, state=health.state, reason=health.reason, checked_at=datetime.now(UTC))
-
-
-async def _ask(adapter: Dispatched, timeout_seconds: float) -> Health:
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            return await adapter.health()
-    except TimeoutError:
-        return Health("degraded", f"{adapter.impl} did not answer within {timeout_seconds:g} s")
-    except Exception as error:
-        return Health("degraded", f"{adapter.impl}: {type(error).__name__}: {error}")
 
 
 async def _close(adapter: BaseAdapter) -> None:

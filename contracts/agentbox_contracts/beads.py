@@ -33,9 +33,10 @@ class Bead:
     """
     One piece of work, as it stood when it was read.
 
-    `id` is short and speakable and says where a child belongs (`bd-7k2f.1`); `uid` is the same for ever and in every
-    store. `priority` 0 is the most urgent. `fence` rises each time the holder changes. `open_blockers` counts those of
-    `depends_on` that are not closed as done, `open_children` the children that are not closed.
+    `id` is short and speakable, `bd-` and four or more of a-z and 0-9, and says where a child belongs (`bd-7k2f.1`);
+    `uid`, a UUID of version 7, is the same for ever and in every store. `priority` 0 is the most urgent. `fence` rises
+    each time the holder changes. `open_blockers` counts those of `depends_on` that are not closed as done,
+    `open_children` the children that are not closed.
     """
 
     id: str
@@ -116,7 +117,12 @@ class Beads(Adapter, Protocol):
         actor: Actor | None = None,
         key: Key | None = None,
     ) -> Bead:
-        """Record an epic: a bead that may have children. It is open, and ready until it has children."""
+        """
+        Record an epic: a bead that may have children. It is open, and ready until it has children.
+
+        Raises:
+            InvalidInput: *metadata* has the member `agentbox`, which `sync` keeps for itself.
+        """
 
     @route("POST", "/v1/beads/children", status=201)
     @abstractmethod
@@ -137,6 +143,7 @@ class Beads(Adapter, Protocol):
 
         Raises:
             NotFound: There is no such parent.
+            InvalidInput: *metadata* has the member `agentbox`.
             Conflict: The parent is closed, or eight levels down already.
         """
 
@@ -226,7 +233,9 @@ class Beads(Adapter, Protocol):
         """
         End the work with an outcome. Only `done` unblocks the beads that wait for it.
 
-        Closing a closed bead again with the same outcome changes nothing. An open bead can be closed by anyone.
+        Closing a closed bead again with the same outcome changes nothing. An open bead can be closed by anyone. Holder
+        and fence stay, the lease ends; `closed_by` is *actor*, else the holder. A wrong fence is refused before all
+        else, also on a closed bead.
 
         Raises:
             NotFound: There is no such bead.
@@ -263,6 +272,7 @@ class Beads(Adapter, Protocol):
 
         Raises:
             NotFound: There is no such bead.
+            InvalidInput: *after* is not one of its children.
         """
 
     @route("POST", "/v1/beads/sync")
@@ -282,4 +292,4 @@ class Beads(Adapter, Protocol):
         """
 
 
-CONTRACT = Contract(slot="beads", version="1.0.0", port=Beads)
+CONTRACT = Contract(slot="beads", version="1.0.0", port=Beads, capabilities=frozenset({"keys", "leases", "sync"}))

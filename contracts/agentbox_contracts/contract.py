@@ -227,11 +227,16 @@ class Method:
 
 @attrs.frozen(eq=False)
 class Contract:
-    """Port and version of one slot. Types, errors and promises live beside the port."""
+    """
+    Port and version of one slot. Types, errors and promises live beside the port.
+
+    `capabilities` are what an adapter may do without: one that it does not declare it refuses with AdapterDisabled.
+    """
 
     slot: str
     version: str
     port: type
+    capabilities: frozenset[str] = frozenset()
 
     @functools.cached_property
     def methods(self) -> Mapping[str, Method]:

@@ -174,4 +174,4 @@ class Orchestrator(Adapter, Protocol):
         """
 
 
-CONTRACT = Contract(slot="orchestrator", version="0.1.0", port=Orchestrator)
+CONTRACT = Contract(slot="orchestrator", version="0.1.0", port=Orchestrator, capabilities=frozenset({"keys", "send"}))

@@ -1,0 +1,66 @@
+"""What every `external` adapter shares: a host behind it, a handshake, and a look at the host's own health."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar, TypeVar
+from uuid import uuid4
+
+from agentbox.adapters._http import Client, HttpSettings
+from agentbox_contracts.contract import BaseAdapter, Contract, Health
+from agentbox_contracts.errors import AdapterDisabled, AgentboxError
+from agentbox_contracts.wire import decode
+
+__all__ = ["ExternalAdapter"]
+
+T = TypeVar("T")
+
+
+class ExternalAdapter(BaseAdapter):
+    """A slot of a host. Version, capabilities and durability are those of what stands behind the host."""
+
+    settings_class = HttpSettings
+    contract: ClassVar[Contract]
+    config: HttpSettings
+
+    def __init__(self, *, slot: str, impl: str, config: HttpSettings, logger: logging.Logger) -> None:
+        super().__init__(slot=slot, impl=impl, config=config, logger=logger)
+        self._host = Client(self.contract, config)
+
+    @property
+    def location(self) -> str:
+        """The host's address."""
+        return self._host.url
+
+    async def connect(self) -> None:
+        """Open the pool and ask the host what it has."""
+        found = await self._host.open()
+        self.contract_version = found["contract"]
+        self.capabilities = self.contract.capabilities.intersection(found["capabilities"])
+        self.durability = found["durability"]
+
+    async def disconnect(self) -> None:
+        """Close the pool."""
+        await self._host.close()
+
+    async def health(self) -> Health:
+        """What the host says of the slot."""
+        try:
+            report = decode(await self._host.health(), dict[str, Any])
+            probe = next(probe for probe in report["slots"] if probe["slot"] == self.slot)
+        except AgentboxError as error:
+            return Health("degraded", error.message)
+        except (KeyError, TypeError, StopIteration):
+            return Health("degraded", f"{self._host.url} does not tell its health as an agentbox host does")
+        return Health(probe["state"], probe["reason"])
+
+    def keyed(self, key: str | None) -> str | None:
+        """*key*, or one made for this call, so that it can be repeated and is still one write."""
+        if key is not None:
+            self.needs("keys")
+        return key or (f"auto-{uuid4().hex}" if "keys" in self.capabilities else None)
+
+    def needs(self, capability: str) -> None:
+        """Refuse what the adapter behind the host does not declare, without asking it."""
+        if capability not in self.capabilities:
+            raise AdapterDisabled(f"{self.slot} at {self._host.url} lacks the capability {capability!r}")

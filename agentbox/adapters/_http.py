@@ -1,0 +1,259 @@
+"""The client side of a host: calls derived from the ports' routes, over one pool of connections an adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
+
+import attrs
+import httpx
+from msgspec import Meta
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from agentbox_contracts.context import execution_id, session_id
+from agentbox_contracts.contract import Contract, Method, Secret, Settings
+from agentbox_contracts.errors import AdapterFailed, AdapterUnavailable, AgentboxError, BootError
+from agentbox_contracts.wire import decode, encode, error_of
+
+__all__ = ["Client", "HttpSettings"]
+
+T = TypeVar("T")
+
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+BUDGET, EARNED = 10.0, 0.1
+CONNECT_SECONDS = 5.0
+SILENCE_SECONDS = 45.0
+
+_propagator = TraceContextTextMapPropagator()
+
+
+@attrs.frozen(kw_only=True)
+class HttpSettings(Settings):
+    """
+    How the host is reached. `url` and `token` come from `[federation]` unless they are given here.
+
+    Without a token, the file `token_file` in the state folder is read: a host in the same folder leaves one there.
+    `retry_seconds` is how long a call that may be repeated is repeated. `ca_file` replaces the system's certificates.
+    """
+
+    url: str
+    token: Secret | None = None
+    token_file: Path = Path("host.token")
+    pool_size: Annotated[int, Meta(ge=1, le=1000)] = 64
+    retry_seconds: Annotated[float, Meta(ge=0, le=600)] = 20.0
+    ca_file: Path | None = None
+
+
+class Client:
+    """One slot of one host. Errors come back as the classes that the host raised."""
+
+    def __init__(self, contract: Contract, settings: HttpSettings) -> None:
+        self._contract = contract
+        self._settings = settings
+        self._http: httpx.AsyncClient | None = None
+        self._budget = BUDGET
+        self.url = settings.url.rstrip("/")
+
+    async def open(self) -> dict[str, Any]:
+        """Make the pool and shake hands. What the host says of the slot; raises when the two cannot work together."""
+        if self._http is None:
+            limits = httpx.Limits(max_connections=self._settings.pool_size)
+            timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)
+            verify = await asyncio.to_thread(self._certificates) if self.url.startswith("https") else False
+            self._http = httpx.AsyncClient(base_url=self.url, limits=limits, timeout=timeout, verify=verify)
+        meta = await self._retried(lambda: self._exchange("GET", "/v1/meta"), safe=True)
+        slot: dict[str, Any] = decode(meta, dict[str, Any])["slots"][self._contract.slot]
+        if slot["impl"] == "off":
+            why = slot["reason"] or "by choice"
+            raise AdapterUnavailable(f"{self._contract.slot} is off at the host {self.url}: {why}")
+        return slot
+
+    async def close(self) -> None:
+        """Close the pool. A second time does nothing."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def health(self) -> bytes:
+        """What the host says of its slots, well or not."""
+        return await self._exchange("GET", "/health", accepted=(503,))
+
+    async def call(self, name: str, /, *, safe: bool, **arguments: Any) -> Any:
+        """
+        Call the port's method *name* at the host.
+
+        With *safe* it may be repeated after it was perhaps carried out, because it is idempotent or has a key. A call
+        that never left is repeated in any case.
+        """
+        method = self._contract.methods[name]
+        verb, path, query, body = _request(method, arguments)
+        data = await self._retried(lambda: self._exchange(verb, path, params=query, content=body), safe=safe)
+        return decode(data, method.result)
+
+    async def post(self, path: str, content: bytes, *, headers: dict[str, str], params: dict[str, str]) -> bytes:
+        """Send *content* as it is. Safe to repeat."""
+        send = lambda: self._exchange("POST", path, params=params, content=content, headers=headers)  # noqa: E731
+        return await self._retried(send, safe=True)
+
+    async def stream(self, name: str, /, **arguments: Any) -> AsyncIterator[Any]:
+        """The port's stream *name*. A connection that breaks is made anew and goes on behind the last event."""
+        method = self._contract.methods[name]
+        verb, path, query, _ = _request(method, arguments)
+        last: str | None = None
+        failures = 0
+        while True:
+            headers = {"Last-Event-ID": last} if last is not None else {}
+            try:
+                async with aclosing(self._events(verb, path, query, headers)) as events:
+                    async for cursor, data in events:
+                        last, failures = cursor or last, 0
+                        yield decode(data, method.result)
+                return
+            except _Cut as cut:
+                failures += 1
+                if failures > 8:
+                    raise AdapterUnavailable(f"{self.url} breaks the stream again and again: {cut}") from cut
+                await asyncio.sleep(_pause(failures))
+
+    async def _events(
+        self, verb: str, path: str, query: dict[str, Any], headers: dict[str, str]
+    ) -> AsyncGenerator[tuple[str | None, bytes], None]:
+        """Cursor and data of each event of one connection. Raises _Cut when it ends before the stream has."""
+        timeout = httpx.Timeout(None, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
+        headers = headers | self._headers()
+        try:
+            async with self._pool().stream(verb, path, params=query, headers=headers, timeout=timeout) as response:
+                if response.status_code != 200:
+                    _raise(response.status_code, await response.aread(), self.url)
+                cursor: str | None = None
+                kind, data = "", b""
+                async for line in response.aiter_lines():
+                    field, _, value = line.partition(": ")
+                    if field == "id":
+                        cursor = value
+                    elif field == "event":
+                        kind = value
+                    elif field == "data":
+                        data = value.encode()
+                    elif not line and data:
+                        if kind == "end":
+                            return
+                        if kind == "problem":
+                            raise error_of(json.loads(data))
+                        yield cursor, data
+                        kind, data = "", b""
+        except httpx.HTTPError as error:
+            raise _Cut(str(error) or type(error).__name__) from error
+        raise _Cut("the host closed the connection")
+
+    async def _retried(self, attempt: Callable[[], Awaitable[bytes]], *, safe: bool) -> bytes:
+        """Repeat what failed for a passing reason, ever more slowly, as long as time and budget last."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._settings.retry_seconds
+        self._budget = min(BUDGET, self._budget + EARNED)
+        for number in range(1, 1000):
+            try:
+                return await attempt()
+            except AgentboxError as error:
+                may = error.retryable and (safe or isinstance(error.__cause__, NEVER_SENT)) and self._http is not None
+                pause = _pause(number)
+                if not may or self._budget < 1 or loop.time() + pause > until:
+                    raise
+                self._budget -= 1
+                await asyncio.sleep(pause)
+        raise AssertionError
+
+    async def _exchange(
+        self,
+        verb: str,
+        path: str,
+        *,
+        headers: dict[str, str] | None = None,
+        accepted: tuple[int, ...] = (),
+        **options: Any,
+    ) -> bytes:
+        sent = self._headers() | ({"Content-Type": "application/json"} if options.get("content") else {})
+        try:
+            response = await self._pool().request(verb, path, headers=sent | (headers or {}), **options)
+        except NEVER_SENT as error:
+            raise AdapterUnavailable(f"the host {self.url} cannot be reached: {_told(error)}") from error
+        except httpx.HTTPError as error:
+            raise AdapterUnavailable(f"the host {self.url} did not answer: {_told(error)}") from error
+        if response.status_code >= 400 and response.status_code not in accepted:
+            _raise(response.status_code, response.content, self.url)
+        return response.content
+
+    def _pool(self) -> httpx.AsyncClient:
+        if self._http is None:
+            raise AdapterUnavailable(f"the connection to {self.url} is not open")
+        return self._http
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Agentbox-Contract": self._contract.version}
+        if token := self._token():
+            headers["Authorization"] = f"Bearer {token}"
+        for name, value in (("Agentbox-Session-Id", session_id.get()), ("Agentbox-Execution-Id", execution_id.get())):
+            if value is not None and value.isascii():
+                headers[name] = value
+        _propagator.inject(headers)
+        return headers
+
+    def _token(self) -> str | None:
+        if self._settings.token is not None:
+            return self._settings.token.reveal()
+        try:
+            return self._settings.token_file.read_text().strip()
+        except OSError:
+            return None
+
+    def _certificates(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=str(self._settings.ca_file) if self._settings.ca_file else None)
+        except OSError as error:
+            raise BootError(f"ca_file {self._settings.ca_file} cannot be read: {error}") from error
+
+
+class _Cut(Exception):
+    """A stream's connection ended before the stream did."""
+
+
+def _request(method: Method, arguments: dict[str, Any]) -> tuple[str, str, dict[str, Any], bytes | None]:
+    """Verb, path, query and body of a call. What is None is left out: it is the default everywhere."""
+    assert method.route is not None
+    names = re.findall(r"\{(\w+)\}", method.route.path)
+    path = method.route.path.format(**{name: quote(str(arguments[name]), safe="") for name in names})
+    rest = {name: value for name, value in arguments.items() if value is not None and name not in names}
+    if method.route.verb in ("GET", "DELETE"):
+        return method.route.verb, path, rest, None
+    return method.route.verb, path, {}, encode(rest)
+
+
+def _raise(status: int, body: bytes, url: str) -> None:
+    """The error that an answer stands for."""
+    try:
+        problem = json.loads(body)
+    except ValueError:
+        problem = None
+    if isinstance(problem, dict) and "code" in problem:
+        raise error_of(problem)
+    if status in (429, 502, 503, 504):
+        raise AdapterUnavailable(f"{url} answered {status}, and not as an agentbox host does")
+    raise AdapterFailed(f"{url} answered {status}, and not as an agentbox host does; is the address right?")
+
+
+def _pause(number: int) -> float:
+    """Seconds before attempt *number* + 1: up to twice as long each time, anything below that."""
+    return random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**number))  # noqa: S311 - spreads load, guards nothing
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
