@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from agentbox.adapters.beads._ids import uuid7_from
-from agentbox_contracts.beads import Bead
+from agentbox_contracts.beads import Actor, Bead, BeadId, Priority, Tags, Text, Title
 from agentbox_contracts.errors import AdapterUnavailable, InvalidInput, NotFound
 from agentbox_contracts.wire import check_json, encode, explained
 
@@ -24,6 +25,24 @@ Record = dict[str, Any]
 
 _STATUS = {"open": "open", "claimed": "in_progress", "closed": "closed"}
 _OURS = ("uid", "fence", "outcome", "claimed_at", "lease_expires_at", "created_by", "closed_by")
+
+
+class Bounds(msgspec.Struct):
+    """What the contract allows of a bead, for records that came in by no method of the port."""
+
+    id: BeadId
+    uid: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+    title: Title
+    description: Text
+    priority: Priority
+    parent_id: BeadId | None
+    tags: Tags
+    depends_on: tuple[BeadId, ...]
+    holder: Actor | None
+    fence: Annotated[int, Meta(ge=0, le=1 << 53)]
+    reason: Text
+    created_by: Actor | None
+    closed_by: Actor | None
 
 
 class SyncFile:
@@ -50,16 +69,21 @@ class SyncFile:
             raise AdapterUnavailable(f"{self.path} cannot be used: {error.strerror}") from error
         return handle
 
-    def read(self, *, required: bool) -> list[Record]:
-        """The records of the file. Raises InvalidInput that names the first line which is not a bead."""
+    def content(self, *, required: bool) -> bytes | None:
+        """What is in the file, None when there is none and none is required."""
         try:
             self._before = self.path.read_bytes()
         except FileNotFoundError as error:
             if required:
                 raise NotFound(f"there is no file {self.path}", resource="file", id=str(self.path)) from error
+            return None
         except OSError as error:
             raise AdapterUnavailable(f"{self.path} cannot be read: {error.strerror}") from error
-        lines = enumerate(self._before.split(b"\n"), start=1)
+        return self._before
+
+    def read(self, *, required: bool) -> list[Record]:
+        """The records of the file. Raises InvalidInput that names the first line which is not a bead."""
+        lines = enumerate((self.content(required=required) or b"").split(b"\n"), start=1)
         return [self._record(number, line) for number, line in lines if line.strip()]
 
     def _record(self, number: int, line: bytes) -> Record:
@@ -79,7 +103,10 @@ class SyncFile:
 
     def write(self, records: Iterable[Record]) -> None:
         """Replace the file, in the order of ids, unless nothing changed."""
-        after = b"".join(encode(record) + b"\n" for record in sorted(records, key=lambda record: record["id"]))
+        self.replace(b"".join(encode(record) + b"\n" for record in sorted(records, key=lambda record: record["id"])))
+
+    def replace(self, after: bytes) -> None:
+        """Put *after* into the file, whole and durably, unless it is there already."""
         if after == self._before and self.path.exists():
             return
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.draft")
@@ -144,7 +171,7 @@ def bead_of_record(record: Record) -> Bead:
         "id": bead_id,
         "uid": ours.get("uid") or uuid7_from(created_at, f"{bead_id} {created_at.isoformat()}"),
         "kind": "epic" if issue_type == "epic" else "task",
-        "title": _bounded(_member(record, "title", str, None), 500),
+        "title": _member(record, "title", str, None),
         "description": _member(record, "description", str, ""),
         "status": status,
         "priority": _member(record, "priority", int, 1),
@@ -154,16 +181,17 @@ def bead_of_record(record: Record) -> Bead:
         "depends_on": tuple(dict.fromkeys(_links(links, bead_id, "blocks"))),
         "holder": record.get("assignee") if status != "open" else None,
         "fence": ours.get("fence", 1 if status == "claimed" else 0),
-        "claimed_at": ours.get("claimed_at"),
-        "lease_expires_at": ours.get("lease_expires_at"),
+        "claimed_at": _perhaps(ours.get("claimed_at"), "claimed_at"),
+        "lease_expires_at": _perhaps(ours.get("lease_expires_at"), "lease_expires_at"),
         "outcome": ours.get("outcome", "done") if status == "closed" else None,
         "reason": _member(record, "close_reason", str, ""),
         "created_by": ours.get("created_by"),
         "created_at": created_at,
         "updated_at": _moment(record.get("updated_at") or record.get("created_at"), "updated_at"),
         "closed_by": ours.get("closed_by"),
-        "closed_at": record.get("closed_at"),
+        "closed_at": _perhaps(record.get("closed_at"), "closed_at"),
     }
+    msgspec.convert(fields, Bounds)
     return msgspec.convert(fields, Bead)
 
 
@@ -187,15 +215,13 @@ def _member(record: Record, name: str, kind: type, default: Any) -> Any:
     return value
 
 
-def _bounded(text: str, most: int) -> str:
-    if not 1 <= len(text) <= most:
-        raise InvalidInput(f"title: {len(text):,} characters; from 1 to {most} are allowed")
-    return text
-
-
 def _moment(value: Any, name: str) -> datetime:
     try:
         moment = msgspec.convert(value, datetime)
-    except msgspec.ValidationError:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (msgspec.ValidationError, OverflowError):
         raise InvalidInput(f"{name}: {value!r:.50} is not a date and time") from None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _perhaps(value: Any, name: str) -> datetime | None:
+    return None if value is None else _moment(value, name)

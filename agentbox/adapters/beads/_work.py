@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from agentbox.adapters.beads import _rules
 from agentbox.adapters.beads._ids import uuid7
 from agentbox.adapters.beads._tables import COLUMNS, bead_of, micros
 from agentbox_contracts.beads import Bead
 from agentbox_contracts.contract import Page
-from agentbox_contracts.errors import AlreadyClaimed, Conflict, InvalidInput, NotFound, StaleClaim
+from agentbox_contracts.errors import Conflict, InvalidInput
 from agentbox_contracts.wire import decode, encode
 
-DEPTH = 8
 DAY = 86_400_000_000
 
 _SHOW = f"SELECT {COLUMNS} FROM bead WHERE id = ?"
@@ -48,7 +48,7 @@ def find(db: sqlite3.Connection, bead_id: str) -> Bead:
     """The bead, or NotFound."""
     row = db.execute(_SHOW, (bead_id,)).fetchone()
     if row is None:
-        raise NotFound(f"there is no bead {bead_id}", resource="bead", id=bead_id)
+        raise _rules.no_bead(bead_id)
     return bead_of(row)
 
 
@@ -85,11 +85,7 @@ def create(db: sqlite3.Connection, ids: Iterator[str], now: datetime, fields: di
 
 def child_ids(db: sqlite3.Connection, parent_id: str) -> Iterator[str]:
     """Candidates for a child's id; taking the first counts the child in. Raises NotFound or Conflict before that."""
-    parent = find(db, parent_id)
-    if parent.status == "closed":
-        raise Conflict(f"{parent_id} is closed and takes no children", resource="bead", id=parent_id)
-    if parent_id.count(".") >= DEPTH:
-        raise Conflict(f"{parent_id} is {DEPTH} levels down already", resource="bead", id=parent_id)
+    _rules.check_parent(find(db, parent_id))
     db.execute("UPDATE bead SET open_children = open_children + 1, ready = 0 WHERE id = ?", (parent_id,))
     while True:
         number = db.execute(
@@ -131,16 +127,9 @@ def claim(db: sqlite3.Connection, bead_id: str, actor: str, lease: float | None,
     if row is not None:
         return bead_of(row)
     bead = find(db, bead_id)
-    if bead.status == "closed":
-        raise Conflict(f"{bead_id} is closed", resource="bead", id=bead_id)
-    held = bead.status == "claimed" and (bead.lease_expires_at is None or bead.lease_expires_at > now)
-    if held and bead.holder == actor:
-        return bead
-    if held:
-        raise AlreadyClaimed(f"{bead_id} is held by {bead.holder}", resource="bead", id=bead_id, actor=bead.holder)
-    raise Conflict(
-        f"{bead_id} waits for {bead.open_blockers} of {', '.join(bead.depends_on)}", resource="bead", id=bead_id
-    )
+    is_held = _rules.is_held(bead, actor, now)
+    assert is_held, "the statement above claims what can be claimed"
+    return bead
 
 
 def claim_ready(
@@ -171,22 +160,15 @@ def sweep(db: sqlite3.Connection, now: datetime) -> None:
 
 
 def renew(db: sqlite3.Connection, bead_id: str, lease: float, fence: int | None, now: datetime) -> Bead:
-    bead = find(db, bead_id)
-    _check_fence(bead, fence)
-    if bead.status != "claimed":
-        raise Conflict(f"{bead_id} is {bead.status}, so there is no claim to renew", resource="bead", id=bead_id)
+    _rules.check_renewal(find(db, bead_id), fence)
     moment = micros(now)
     return _update(db, bead_id, "lease_until = ?, updated_at = ?, ready = 0", _until(moment, lease), moment)
 
 
 def release(db: sqlite3.Connection, bead_id: str, actor: str | None, fence: int | None, now: datetime) -> Bead:
     bead = find(db, bead_id)
-    _check_fence(bead, fence)
-    if bead.status == "closed":
-        raise Conflict(f"{bead_id} is closed", resource="bead", id=bead_id)
-    if bead.status == "open":
+    if _rules.is_released(bead, actor, fence):
         return bead
-    _check_holder(bead, actor)
     return _update(
         db,
         bead_id,
@@ -206,15 +188,8 @@ def close(
     now: datetime,
 ) -> Bead:
     bead = find(db, bead_id)
-    _check_fence(bead, fence)
-    if bead.status == "closed":
-        if bead.outcome != outcome:
-            raise Conflict(f"{bead_id} was closed as {bead.outcome} already", resource="bead", id=bead_id)
+    if _rules.is_closed(bead, outcome, actor, fence):
         return bead
-    if bead.status == "claimed":
-        _check_holder(bead, actor)
-    if bead.open_children:
-        raise Conflict(f"{bead_id} has {bead.open_children} children that are not closed", resource="bead", id=bead_id)
     moment = micros(now)
     closed = _update(
         db,
@@ -287,25 +262,3 @@ def _update(db: sqlite3.Connection, bead_id: str, changes: str, *values: Any) ->
 
 def _until(moment: int, lease_seconds: float | None) -> int | None:
     return None if lease_seconds is None else moment + round(lease_seconds * 1_000_000)
-
-
-def _check_fence(bead: Bead, fence: int | None) -> None:
-    if fence is None and bead.status == "claimed" and bead.lease_expires_at is not None:
-        raise StaleClaim(
-            f"{bead.id} is held under a lease: give the fence of the claim",
-            resource="bead",
-            id=bead.id,
-            actor=bead.holder,
-        )
-    if fence is not None and fence != bead.fence:
-        raise StaleClaim(
-            f"{bead.id} has fence {bead.fence}, not {fence}: the claim was lost",
-            resource="bead",
-            id=bead.id,
-            actor=bead.holder,
-        )
-
-
-def _check_holder(bead: Bead, actor: str | None) -> None:
-    if actor is not None and actor != bead.holder:
-        raise AlreadyClaimed(f"{bead.id} is held by {bead.holder}", resource="bead", id=bead.id, actor=bead.holder)

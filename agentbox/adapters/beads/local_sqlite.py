@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,13 +14,12 @@ import attrs
 from msgspec import Meta
 
 from agentbox.adapters._sqlite import Database
-from agentbox.adapters.beads import _jsonl, _merge, _work
+from agentbox.adapters.beads import _jsonl, _merge, _rules, _work
 from agentbox.adapters.beads._ids import short_ids
 from agentbox.adapters.beads._tables import migrate
 from agentbox_contracts.beads import CONTRACT, Bead, Beads, SyncReport
 from agentbox_contracts.contract import BaseAdapter, Health, Page, Settings
-from agentbox_contracts.errors import AdapterUnavailable, AgentboxError, InvalidInput
-from agentbox_contracts.wire import encode
+from agentbox_contracts.errors import AdapterUnavailable, AgentboxError
 
 __all__ = ["Adapter", "SqliteBeads", "SqliteSettings"]
 
@@ -39,7 +37,7 @@ class SqliteBeads(BaseAdapter, Beads):
 
     settings_class = SqliteSettings
     contract_version = CONTRACT.version
-    capabilities = frozenset({"keys", "leases", "sync"})
+    capabilities = CONTRACT.capabilities
     durability = "fsync"
     config: SqliteSettings
 
@@ -133,8 +131,7 @@ class SqliteBeads(BaseAdapter, Beads):
         return await self._create(fields, key)
 
     async def _create(self, fields: dict[str, Any], key: str | None) -> Bead:
-        if "agentbox" in fields["metadata"]:
-            raise InvalidInput("metadata.agentbox: the name is taken; sync keeps its own fields there")
+        _rules.check_metadata(fields["metadata"])
 
         def work(db: sqlite3.Connection) -> Bead:
             now = self._clock()
@@ -144,7 +141,7 @@ class SqliteBeads(BaseAdapter, Beads):
                 ids = _work.child_ids(db, parent) if parent else self._ids()
                 return _work.create(db, ids, now, fields)
 
-            return cast("Bead", _work.once(db, key, _fingerprint("create", fields), now, act))
+            return cast("Bead", _work.once(db, key, _rules.fingerprint("create", fields), now, act))
 
         return await self._db.write(work)
 
@@ -162,7 +159,9 @@ class SqliteBeads(BaseAdapter, Beads):
         lease_seconds: float | None = None,
         key: str | None = None,
     ) -> Bead | None:
-        request = _fingerprint("claim_ready", {"actor": actor, "parent_id": parent_id, "lease_seconds": lease_seconds})
+        request = _rules.fingerprint(
+            "claim_ready", {"actor": actor, "parent_id": parent_id, "lease_seconds": lease_seconds}
+        )
 
         def work(db: sqlite3.Connection) -> Bead | None:
             now = self._clock()
@@ -215,10 +214,6 @@ class SqliteBeads(BaseAdapter, Beads):
             if direction != "import":
                 await asyncio.to_thread(file.write, merged.records)
         return merged.report
-
-
-def _fingerprint(method: str, arguments: dict[str, Any]) -> str:
-    return hashlib.sha256(method.encode() + b"\0" + encode(arguments)).hexdigest()
 
 
 Adapter = SqliteBeads
