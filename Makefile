@@ -4,13 +4,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-root bench soak lint format schema docs wheel constraints clean
+.PHONY: demo test test-root prove slo bench soak lint format schema docs wheel constraints clean
 
 demo: $(READY)
 	$(BIN)/agentbox demo
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+
+# What needs root or apt: failing disks and full ones.
+test-root: $(READY)
+	command -v strace >/dev/null || { apt-get update -qq && apt-get install -y -qq strace; }
+	$(BIN)/pytest -m root tests/root $(ARGS)
+
+# Known-bad adapters against the suites: a clause that catches nothing proves nothing.
+prove: $(READY)
+	$(BIN)/agentbox contract --prove
+
+# Every adapter at the load of its service levels.
+slo: $(READY)
+	$(BIN)/agentbox contract --slo
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -19,6 +19,11 @@ COMMANDS = {
     "schema": "print or write the published schemas",
     "beads": "create, find, claim and close work",
     "agents": "list agents and read their output",
+    "serve": "serve the slots to other agentboxes over HTTP",
+    "token": "make, list and revoke the tokens of a host",
+    "contract": "grade an adapter against the suite of its slot",
+    "bench": "offer each slot its service levels' load and show how they hold",
+    "new-adapter": "begin a package for an adapter of your own",
     "demo": "watch agents share out and finish an epic",
 }
 
@@ -58,8 +63,12 @@ def parser() -> CommandParser:
     top.add_argument("--version", action="version", version=f"agentbox {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, text in COMMANDS.items():
-        commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", module=f"agentbox.cli.{name}")
+        commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", module=_module(name))
     return top
+
+
+def _module(command: str) -> str:
+    return f"agentbox.cli.{command.replace('-', '_')}"
 
 
 def _run(words: list[str]) -> int:

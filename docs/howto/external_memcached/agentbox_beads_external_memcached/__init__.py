@@ -1,0 +1,1 @@
+"""The beads slot of agentbox on a store that speaks memcached's protocol."""
