@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -120,7 +121,8 @@ class RemoteAdapter:
         """Let it close the adapter and end; kill it when it does not."""
         if self._process.returncode is None:
             assert self._process.stdin is not None
-            self.resume()
+            with contextlib.suppress(ProcessLookupError):  # it may be gone, and the loop not know it yet
+                self.resume()
             self._process.stdin.close()
             try:
                 await asyncio.wait_for(self._process.wait(), 10)

@@ -126,7 +126,8 @@ class Server:
                 **_as_nobody(),
             )
         while self._process.poll() is None:
-            if pid_file(self.folder)[-1:] == ["ready"] and pid_file(self.folder)[0] == str(self._process.pid):
+            lines = pid_file(self.folder)  # a killed server's is still there, and is being replaced
+            if lines[-1:] == ["ready"] and lines[0] == str(self._process.pid):
                 return True
             time.sleep(0.005)
         return False

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentbox_contracts.suites.lifecycle import LifecycleSuite
+    from agentbox_contracts.suites.lifecycle import Suite
 
 __all__ = ["SUITES", "suite_of"]
 
@@ -20,9 +20,9 @@ SUITES = {
 }
 
 
-def suite_of(slot: str, *, off: bool = False) -> type[LifecycleSuite]:
+def suite_of(slot: str, *, off: bool = False) -> type[Suite]:
     """The suite of *slot*, or the one for what is switched off. Raises KeyError where there is none yet."""
     where = "agentbox_contracts.suites.off:OffSuite" if off else SUITES[slot]
     module, _, name = where.partition(":")
-    suite: type[LifecycleSuite] = getattr(importlib.import_module(module), name)
+    suite: type[Suite] = getattr(importlib.import_module(module), name)
     return suite

@@ -36,6 +36,8 @@ FENCES = st.sampled_from((None, 0, 0, 0, -1, 1))
 KEYS = st.sampled_from((None, None, "one", "other"))
 
 MOST = 12
+EXAMPLES, STEPS, CALLS = 80, 25, 20
+BUDGET_SECONDS = 8.0
 
 
 class Machine(RuleBasedStateMachine):
@@ -155,8 +157,8 @@ class ModelClauses:
         # What a known-bad adapter does wrong is known: finding the shortest example would only take time.
         phases = (Phase.generate,) if self.known_bad else (Phase.generate, Phase.shrink)
         chosen = settings(
-            max_examples=80,
-            stateful_step_count=25,
+            max_examples=await _affordable(adapter),
+            stateful_step_count=STEPS,
             derandomize=True,
             database=None,
             deadline=None,
@@ -166,6 +168,15 @@ class ModelClauses:
         failure = await asyncio.to_thread(_failure, lambda: Machine(ask, adapter.capabilities), chosen)
 
         assert failure is None, failure
+
+
+async def _affordable(adapter: Beads) -> int:
+    """How many examples fit into a few seconds; an adapter far away gets fewer."""
+    began = time.perf_counter()
+    for _ in range(CALLS):
+        await adapter.get_ready(limit=1)
+    seconds = (time.perf_counter() - began) / CALLS
+    return max(5, min(EXAMPLES, round(BUDGET_SECONDS / (seconds * STEPS * 4))))
 
 
 def _failure(machine: Any, chosen: settings) -> str | None:

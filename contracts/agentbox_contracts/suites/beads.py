@@ -43,4 +43,4 @@ class BeadsSuite(
     slot = "beads"
 
     async def any_read(self, adapter: Beads) -> Any:
-        return await adapter.show("bd-none")
+        return await adapter.get_ready(limit=1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import functools
+import hashlib
 import os
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -205,6 +207,14 @@ class ClosesForAll(CountsOpen):
         return Health("degraded", "closed") if self.location in self.closed else await super().health()
 
 
+def _beside(location: str | None, word: str) -> Path:
+    """A file that all processes with this store see, wherever the store is."""
+    if location and Path(location).is_absolute():
+        return Path(f"{location}.{word}")
+    name = hashlib.sha256(str(location).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"agentbox-known-bad-{name}.{word}"
+
+
 @known_bad(caught_by="lifecycle.open.processes")
 class LocksItsStore(Base):
     """Keeps every other process out."""
@@ -213,7 +223,7 @@ class LocksItsStore(Base):
 
     async def connect(self) -> None:
         await super().connect()
-        self.lock = os.open(f"{self.location}.taken", os.O_RDWR | os.O_CREAT, 0o600)
+        self.lock = os.open(_beside(self.location, "taken"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -232,10 +242,10 @@ class BelongsToTheLast(Base):
 
     async def connect(self) -> None:
         await super().connect()
-        Path(f"{self.location}.owner").write_text(str(os.getpid()))
+        _beside(self.location, "owner").write_text(str(os.getpid()))
 
     async def health(self) -> Any:
-        if Path(f"{self.location}.owner").read_text() != str(os.getpid()):
+        if _beside(self.location, "owner").read_text() != str(os.getpid()):
             return Health("degraded", "another process has it")
         return await super().health()
 
