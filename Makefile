@@ -23,7 +23,7 @@ prove: $(READY)
 
 # Every adapter at the load of its service levels.
 slo: $(READY)
-	$(BIN)/agentbox contract --slo
+	$(BIN)/pytest -m slo -s tests/contract/test_service_levels.py $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(ARGS)

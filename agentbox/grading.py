@@ -171,7 +171,14 @@ async def _moment(process: subprocess.Process) -> None:
 @asynccontextmanager
 async def _pytest(folder: Path, test: Path, debug: bool) -> AsyncIterator[subprocess.Process]:
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(folder / "pytest.ini"), "--rootdir", str(folder)]
-    command += ["-p", "no:cacheprovider", "--basetemp", str(folder / "run"), "--verdicts", str(folder / VERDICTS)]
+    command += [
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+        str(folder / "run"),
+        "--agentbox-verdicts",
+        str(folder / VERDICTS),
+    ]
     output = None if debug else subprocess.DEVNULL
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     process = await asyncio.create_subprocess_exec(

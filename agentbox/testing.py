@@ -69,15 +69,22 @@ def open_process(tmp_path: Path, request: pytest.FixtureRequest) -> OpenProcess:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--forbid-skips`, also by AGENTBOX_FORBID_SKIPS=1: a test that cannot run fails. `--verdicts FILE` keeps all."""
+    """Both options carry the product's name: they live among those of every other plugin."""
     group = parser.getgroup("agentbox")
-    group.addoption("--forbid-skips", action="store_true", default=os.environ.get("AGENTBOX_FORBID_SKIPS") == "1")
-    group.addoption("--verdicts", metavar="FILE", help="write the verdict on every clause to FILE, as JSON lines")
+    group.addoption(
+        "--agentbox-forbid-skips",
+        action="store_true",
+        default=os.environ.get("AGENTBOX_FORBID_SKIPS") == "1",
+        help="a test that cannot run fails; also by AGENTBOX_FORBID_SKIPS=1",
+    )
+    group.addoption(
+        "--agentbox-verdicts", metavar="FILE", help="write the verdict on every clause to FILE, as JSON lines"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to collect verdicts."""
-    config.stash[verdicts.KEY] = Verdicts(config.getoption("--verdicts"))
+    config.stash[verdicts.KEY] = Verdicts(config.getoption("--agentbox-verdicts"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -101,7 +108,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Keep the verdict; turn a skip that nobody accounted for into a failure where skips are forbidden."""
     outcome: Any = yield
     report = outcome.get_result()
-    if not _of(item.config).heard(item, report, call) and report.skipped and item.config.getoption("--forbid-skips"):
+    if (
+        not _of(item.config).heard(item, report, call)
+        and report.skipped
+        and item.config.getoption("--agentbox-forbid-skips")
+    ):
         report.outcome = "failed"
         report.longrepr = f"skipped where skips are forbidden: {report.longrepr}"
 

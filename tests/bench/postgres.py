@@ -16,7 +16,7 @@ from agentbox.adapters.beads._pg_sql import CLAIM
 from agentbox.app import open_app
 from agentbox_contracts.beads import Beads
 from tests.bench._measure import Bench, Measured, paired, spread
-from tests.postgres import Server
+from tests.servers.postgres import Server
 
 ROUNDS = 21
 CLAIMS = 640

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentbox_contracts.suites.beads import BeadsSuite
-from tests.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
+from tests.servers.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
 
 
 class TestExternalPg(BeadsSuite):

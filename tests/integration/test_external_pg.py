@@ -19,7 +19,7 @@ from agentbox_contracts.beads import Beads
 from agentbox_contracts.contract import Secret
 from agentbox_contracts.errors import AdapterTimeout, AdapterUnavailable, AgentboxError, NotFound
 from agentbox_contracts.suites.faults import Proxy
-from tests.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
+from tests.servers.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
 
 STAGES = ("open", "claimed", "closed")
 

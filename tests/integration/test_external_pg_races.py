@@ -17,7 +17,7 @@ from agentbox.adapters.beads._pg_tables import SESSION
 from agentbox.testing import open_slot
 from agentbox_contracts.beads import Bead
 from agentbox_contracts.errors import Conflict, StaleClaim
-from tests.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
+from tests.servers.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
 
 MANY = 50_000
 WRONG_COUNTERS = """

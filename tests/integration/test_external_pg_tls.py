@@ -16,7 +16,7 @@ import pytest
 
 from agentbox.testing import open_slot
 from agentbox_contracts.errors import AdapterUnavailable
-from tests.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
+from tests.servers.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
 
 # For 127.0.0.1, signed by itself, known to everybody and therefore good for nothing else.
 KEY = """-----BEGIN PRIVATE KEY-----

@@ -44,7 +44,17 @@ def run(folder: Path, *options: str, members: str = "", more: str = "") -> tuple
         "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
     )
     verdicts = folder / "verdicts.jsonl"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--verdicts", str(verdicts), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--agentbox-verdicts",
+        str(verdicts),
+        *options,
+    ]
     env = {name: value for name, value in os.environ.items() if name != "AGENTBOX_FORBID_SKIPS"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, timeout=120, check=False)
     lines = [json.loads(line) for line in verdicts.read_text().splitlines()] if verdicts.exists() else []
@@ -59,7 +69,7 @@ def test_a_strangers_module_needs_no_configuration(tmp_path: Path) -> None:
 
 
 def test_an_exemption_in_force_is_printed_and_no_forbidden_skip(tmp_path: Path) -> None:
-    code, output, verdicts = run(tmp_path, "--forbid-skips", members=EXEMPTION.format("9999, 1, 1"))
+    code, output, verdicts = run(tmp_path, "--agentbox-forbid-skips", members=EXEMPTION.format("9999, 1, 1"))
     assert code == 0, output
     assert (
         "lifecycle.health.connected not run: exempt: lifecycle.health.*: slow (owner ada, until 9999-01-01)" in output
@@ -80,7 +90,7 @@ def test_a_clause_whose_capability_is_not_declared_is_left_out_and_printed(tmp_p
         '''It flies.'''
         raise AssertionError
 """
-    code, output, verdicts = run(tmp_path, "--forbid-skips", more=more)
+    code, output, verdicts = run(tmp_path, "--agentbox-forbid-skips", more=more)
     assert code == 0, output
     assert "beads.flight.flies not run: not declared: wings" in output
     assert [line["kind"] for line in verdicts if line["clause"] == "beads.flight.flies"] == ["undeclared"]
@@ -89,7 +99,7 @@ def test_a_clause_whose_capability_is_not_declared_is_left_out_and_printed(tmp_p
 def test_any_other_skip_is_a_failure_where_skips_are_forbidden(tmp_path: Path) -> None:
     more = "    async def test_skipped(self):\n        pytest.skip('no reason')\n"
     assert run(tmp_path, more="    @pytest.mark.asyncio\n" + more)[0] == 0
-    code, output, _ = run(tmp_path, "--forbid-skips", more="    @pytest.mark.asyncio\n" + more)
+    code, output, _ = run(tmp_path, "--agentbox-forbid-skips", more="    @pytest.mark.asyncio\n" + more)
     assert code == 1
     assert "skipped where skips are forbidden" in output
 

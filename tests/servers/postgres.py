@@ -19,8 +19,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests import postgres_guard
-from tests.postgres_guard import pid_file
+from tests.servers import postgres_guard
+from tests.servers.postgres_guard import pid_file
 
 __all__ = ["Server", "postgres_fixture"]
 
