@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from agentbox_contracts.errors import (
@@ -31,14 +29,16 @@ _CLASSES: dict[int, type[AgentboxError]] = {
     429: AdapterUnavailable,
     503: AdapterUnavailable,
 }
-_SENTENCES = {404: "there is no such address here", 405: "this address does not take that method"}
 
 
-class Refusal(HTTPException):
+class Refusal(Exception):
     """A request that is refused before it reaches a slot."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status, message, dict(headers or {}))
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -56,11 +56,10 @@ def problem(error: AgentboxError, status: int | None = None, headers: Mapping[st
     return Response(encode(members), members["status"], headers=dict(headers or {}), media_type=PROBLEM)
 
 
-async def told(request: Request, error: Exception) -> Response:
+def told(error: Exception) -> Response:
     """Any exception as a problem document. What is not the contract's says nothing of the inside."""
     if isinstance(error, AgentboxError):
         return problem(error)
-    if isinstance(error, HTTPException):
-        message = error.detail if isinstance(error, Refusal) else _SENTENCES.get(error.status_code, error.detail)
-        return problem(_CLASSES.get(error.status_code, InvalidInput)(message), error.status_code, error.headers)
+    if isinstance(error, Refusal):
+        return problem(_CLASSES.get(error.status, InvalidInput)(error.message), error.status, error.headers)
     return problem(AdapterFailed("the host failed; its log says why"), 500)

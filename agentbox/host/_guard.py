@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 
 import attrs
-from starlette.datastructures import Headers
 
 from agentbox.host._answers import Refusal
+from agentbox.host._observed import Headers
+from agentbox.host._requests import Request
 from agentbox.host.auth import Token, Tokens
 
 __all__ = ["Guard", "Rate"]
@@ -46,9 +47,10 @@ class Guard:
     hosts: frozenset[str]
     origins: frozenset[str]
 
-    def check_place(self, headers: Headers) -> None:
+    def check_place(self, request: Request) -> None:
         """Refuse a request that a browser was tricked into: another host's name, another page's origin."""
-        if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_BYTES:
+        headers = request.headers
+        if sum(len(name) + len(value) for name, value in request.scope["headers"]) > HEADER_BYTES:
             raise Refusal(431, "the headers are too long")
         if _name_of(headers.get("host", "")) not in self.hosts:
             raise Refusal(421, "this host does not answer to that name")

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from time import perf_counter
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import attach, detach
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from starlette.datastructures import Headers
 
 from agentbox.context import bound
 
-__all__ = ["Observed"]
+__all__ = ["Asgi", "Observed", "Receive", "Scope", "Send"]
 
 log = logging.getLogger("agentbox.host")
 propagator = TraceContextTextMapPropagator()
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Headers = Mapping[str, str]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 ID_LENGTH = 200
@@ -37,11 +38,11 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers = scope["agentbox.headers"] = headers_of(scope)
         began, status = perf_counter(), 500
         context = propagator.extract({"traceparent": headers.get("traceparent", "")})
 
-        async def noted(message: dict[str, Any]) -> None:
+        async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -62,13 +63,18 @@ def _tell(scope: Scope, status: int, began: float) -> None:
     span = trace.get_current_span().get_span_context()
     fields = {
         "verb": scope["method"],
-        "route": getattr(scope.get("route"), "path", None),
+        "route": scope.get("agentbox.route"),
         "status": status,
         "duration_ms": round((perf_counter() - began) * 1000, 3),
         "trace_id": f"{span.trace_id:032x}" if span.is_valid else None,
         "token": scope.get("agentbox.token"),
     }
     log.info("request", extra=fields)
+
+
+def headers_of(scope: Scope) -> Headers:
+    """The headers by their small names. They are read many times, so they are read into a dict; of two, the first."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
 
 
 def _id(headers: Headers, name: str) -> str | None:

@@ -5,16 +5,56 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.requests import Request
 
 from agentbox.host._answers import JSON, Refusal
+from agentbox.host._observed import Headers, Receive, Scope
 from agentbox_contracts.contract import Method
 from agentbox_contracts.errors import InvalidInput
 from agentbox_contracts.wire import explained
 
-__all__ = ["ReadArguments", "arguments_of", "body_of"]
+__all__ = ["Disconnected", "ReadArguments", "Request", "arguments_of"]
+
+
+class Disconnected(Exception):
+    """Whoever asked is gone."""
+
+
+class Request:
+    """One request: its headers by small names, what stands in its address, and its body."""
+
+    __slots__ = ("_receive", "headers", "path_params", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, path_params: dict[str, str]) -> None:
+        self.scope = scope
+        self.headers: Headers = scope["agentbox.headers"]
+        self.path_params = path_params
+        self._receive = receive
+
+    def query(self) -> list[tuple[str, str]]:
+        """What stands behind the question mark, in order."""
+        return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+    async def body(self, limit: int) -> bytes:
+        """The body, at most *limit* bytes. Raises Refusal, or Disconnected when it does not come whole."""
+        declared = self.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > limit:
+            raise Refusal(413, f"the body has {int(declared):,} bytes; at most {limit:,} are taken")
+        body, more = b"", True
+        pieces: list[bytes] = []
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            body, more = message.get("body", b""), message.get("more_body", False)
+            pieces.append(body)
+            limit -= len(body)
+            if limit < 0:
+                raise Refusal(413, "the body has more bytes than are taken")
+        return b"".join(pieces) if len(pieces) > 1 else body
+
 
 ReadArguments = Callable[[Request], Awaitable[dict[str, Any]]]
 
@@ -28,7 +68,7 @@ def arguments_of(method: Method, *, body_bytes: int) -> ReadArguments:
 
     async def read(request: Request) -> dict[str, Any]:
         _check_type(request)
-        found = _object(await body_of(request, body_bytes))
+        found = _object(await request.body(body_bytes))
         for name in in_path:
             if name in found:
                 raise InvalidInput(f"{name}: it stands in the address and cannot be in the body too")
@@ -44,7 +84,7 @@ def _from_query(method: Method, in_path: tuple[str, ...]) -> ReadArguments:
 
     async def read(request: Request) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for name, value in request.query_params.multi_items():
+        for name, value in request.query():
             if name in in_path or (name in found and name not in lists):
                 raise InvalidInput(f"{name}: given more than once")
             if name in lists:
@@ -59,19 +99,6 @@ def _from_query(method: Method, in_path: tuple[str, ...]) -> ReadArguments:
             raise InvalidInput(explained(error)) from None
 
     return read
-
-
-async def body_of(request: Request, limit: int) -> bytes:
-    """The body, at most *limit* bytes."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit:
-        raise Refusal(413, f"the body has {int(declared):,} bytes; at most {limit:,} are taken")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise Refusal(413, f"the body has more than {limit:,} bytes")
-    return bytes(body)
 
 
 def _check_type(request: Request) -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
 from functools import cache
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from agentbox.app import App
 from agentbox.federation import check_version
 from agentbox.host import _docs, beads
 from agentbox.host._answers import Refusal, answer, told
 from agentbox.host._guard import LOOPBACK, Guard, Rate
-from agentbox.host._observed import Observed
-from agentbox.host._requests import arguments_of
+from agentbox.host._observed import Asgi, Observed, Receive, Scope, Send
+from agentbox.host._requests import Disconnected, Request, arguments_of
+from agentbox.host._routing import Endpoint, Routes, address_of
 from agentbox.host._streams import Closing, events
 from agentbox.host.auth import Tokens
 from agentbox_contracts import SLOTS, contract_of
@@ -28,14 +25,14 @@ from agentbox_contracts.schema import openapi
 
 __all__ = ["create_app"]
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+log = logging.getLogger("agentbox.host")
 
 CONTRACT_HEADER = "agentbox-contract"
 WRITTEN = {("beads", "sync"): beads.sync}
 """Methods whose transport is written by hand, because what they mean does not travel as it is."""
 
 
-def create_app(app: App, *, closing: Closing | None = None) -> Starlette:
+def create_app(app: App, *, closing: Closing | None = None) -> Asgi:
     """
     An ASGI application that serves the slots of *app*; mountable in any ASGI framework.
 
@@ -48,12 +45,39 @@ def create_app(app: App, *, closing: Closing | None = None) -> Starlette:
         hosts=frozenset(name.lower() for name in (*LOOPBACK, settings.bind, *settings.allowed_hosts)),
         origins=frozenset(settings.allowed_origins),
     )
-    host = _Host(app, guard, closing or Closing())
-    return Starlette(
-        routes=[*host.own_routes(), *host.slot_routes()],
-        middleware=[Middleware(Observed)],
-        exception_handlers={Exception: told, 404: told, 405: told, Refusal: told},
-    )
+    return Observed(_Application(_Host(app, guard, closing or Closing()).routes()))
+
+
+class _Application:
+    """Finds the endpoint of each request, and turns whatever it raises into a problem document."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _other(scope["type"], receive, send)
+            return
+        try:
+            scope["agentbox.route"], endpoint, parameters = self._routes.find(scope["method"], address_of(scope))
+            response = await endpoint(Request(scope, receive, parameters))
+        except Disconnected:
+            return
+        except Exception as error:
+            response = told(error)
+            if response.status_code == 500:
+                log.exception("request failed", extra={"route": scope.get("agentbox.route")})
+        await response(scope, receive, send)
+
+
+async def _other(kind: str, receive: Receive, send: Send) -> None:
+    """Startup and shutdown of a server, which this application leaves to who opened the app; no web sockets."""
+    if kind == "lifespan":
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+    else:
+        await send({"type": "websocket.close"})
 
 
 class _Host:
@@ -62,27 +86,25 @@ class _Host:
         self._guard = guard
         self._closing = closing
 
-    def own_routes(self) -> list[Route]:
-        return [
-            Route("/livez", self._open(self._livez)),
-            Route("/ready", self._open(self._ready)),
-            Route("/openapi.json", self._open(_openapi)),
-            Route("/docs", self._open(_docs_page)),
-            Route("/health", self._guarded("host:read", self._health)),
-            Route("/v1/meta", self._guarded("host:read", self._meta)),
-            Route("/metrics", self._guarded("host:read", self._metrics)),
-        ]
-
-    def slot_routes(self) -> list[Route]:
-        routes = []
+    def routes(self) -> Routes:
+        routes = Routes()
+        for path, endpoint in (
+            ("/livez", self._open(self._livez)),
+            ("/ready", self._open(self._ready)),
+            ("/openapi.json", self._open(_openapi)),
+            ("/docs", self._open(_docs_page)),
+            ("/health", self._guarded("host:read", self._health)),
+            ("/v1/meta", self._guarded("host:read", self._meta)),
+            ("/metrics", self._guarded("host:read", self._metrics)),
+        ):
+            routes.add("GET", path, endpoint)
         for slot in SLOTS:
             for method in contract_of(slot).methods.values():
-                if method.route is not None:
-                    how = "read" if method.route.verb == "GET" else "write"
+                if (route := method.route) is not None:
+                    how = "read" if route.verb == "GET" else "write"
                     endpoint = self._guarded(f"{slot}:{how}", self._endpoint(slot, method), slot=slot)
-                    routes.append((method.route.path, Route(method.route.path, endpoint, methods=[method.route.verb])))
-        # A fixed address goes before one with a name in its place: /v1/beads/ready before /v1/beads/{bead_id}.
-        return [route for _, route in sorted(routes, key=lambda pair: ("{" in pair[0], pair[0].count("{")))]
+                    routes.add(route.verb, route.path, endpoint)
+        return routes
 
     def _endpoint(self, slot: str, method: Method) -> Endpoint:
         assert method.route is not None
@@ -105,14 +127,14 @@ class _Host:
 
     def _open(self, endpoint: Endpoint) -> Endpoint:
         async def checked(request: Request) -> Response:
-            self._guard.check_place(request.headers)
+            self._guard.check_place(request)
             return await endpoint(request)
 
         return checked
 
     def _guarded(self, scope: str, endpoint: Endpoint, *, slot: str | None = None) -> Endpoint:
         async def checked(request: Request) -> Response:
-            self._guard.check_place(request.headers)
+            self._guard.check_place(request)
             token = self._guard.identify(request.headers)
             request.scope["agentbox.token"] = token.name
             if not token.allows(scope):

@@ -26,6 +26,8 @@ SCOPES = (EVERYTHING, *(f"{what}:{how}" for what in (*SLOTS, "host") for how in 
 LOCAL = "host.token"
 """The file with the token that was made at the first start, which local clients find in the state folder."""
 
+LOOK_SECONDS = 0.05
+
 _NAME = re.compile(r"[\w .@-]{1,100}")
 
 
@@ -46,20 +48,25 @@ class Token:
 
 
 class Tokens:
-    """The tokens of one state folder, seen as they are now: a token that was revoked is refused at once."""
+    """The tokens of one state folder, seen as they are: what another process changes holds here 50 ms later."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._path = folder / "tokens.json"
         self._clock = clock
         self._seen: tuple[int, int] | None = None
+        self._look_again = 0.0
         self._tokens: tuple[Token, ...] = ()
 
     def find(self, presented: str) -> Token | None:
         """The token that was presented, None for a stranger's. Takes as long whichever it is, and if it is none."""
         digest = _digest(presented)
         found = None
-        for token in self.all():
+        now = time.monotonic()
+        if now >= self._look_again:  # not for each request: a look at the disk lets other threads go first
+            self.all()
+            self._look_again = now + LOOK_SECONDS
+        for token in self._tokens:
             if hmac.compare_digest(token.digest, digest):
                 found = token
         return found

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from agentbox.host._answers import Refusal, answer
-from agentbox.host._requests import body_of
+from agentbox.host._requests import Request
+from agentbox.host._routing import Endpoint
 from agentbox_contracts.errors import AgentboxError
 from agentbox_contracts.wire import decode, encode
 
@@ -23,7 +23,6 @@ FOLDER = "sync"
 LARGER = 64
 """How many times larger than other bodies a file may be."""
 
-Endpoint = Callable[[Request], Awaitable[Response]]
 Direction = Literal["both", "import", "export"]
 
 
@@ -41,7 +40,7 @@ def sync(call: Callable[..., Awaitable[Any]], state: Path, body_bytes: int) -> E
             return await _exchange(request, call, state, body_bytes * LARGER)
         if kind != "application/json":
             raise Refusal(415, f"application/json or {JSONL} is taken here")
-        asked = decode(await body_of(request, body_bytes), dict[str, Any])
+        asked = decode(await request.body(body_bytes), dict[str, Any])
         if isinstance(asked.get("path"), str):
             asked["path"] = str(_inside(state / FOLDER, asked["path"]))
         return answer(await call(**asked))
@@ -50,8 +49,8 @@ def sync(call: Callable[..., Awaitable[Any]], state: Path, body_bytes: int) -> E
 
 
 async def _exchange(request: Request, call: Callable[..., Awaitable[Any]], state: Path, limit: int) -> Response:
-    direction = request.query_params.get("direction", "both")
-    body = await body_of(request, limit)
+    direction = dict(request.query()).get("direction", "both")
+    body = await request.body(limit)
     with tempfile.TemporaryDirectory(prefix="sync-", dir=state) as folder:
         file = Path(folder) / "beads.jsonl"
         if request.headers.get("agentbox-file") != "none":

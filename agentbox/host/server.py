@@ -46,6 +46,7 @@ async def serve(app: App, *, told: Callable[[str], None] = lambda _: None) -> No
             access_log=False,
             server_header=False,
             date_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
             ssl_certfile=str(settings.tls_cert) if settings.tls_cert else None,
             ssl_keyfile=str(settings.tls_key) if settings.tls_key else None,
