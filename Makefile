@@ -43,7 +43,9 @@ format: $(READY)
 schema: $(READY)
 	$(BIN)/agentbox schema --write schemas
 
+# Write the pages' tables from the code, and check every link and command.
 docs: $(READY)
+	$(BIN)/python docs/generate.py
 	$(BIN)/pytest tests/unit/test_docs.py $(ARGS)
 
 wheel: $(READY)

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from agentbox import __version__, metrics, recovery, resolver
 from agentbox import manifest as manifests
+from agentbox.federation import skew
 from agentbox.manifest import Manifest
 from agentbox.resolver import Slot
 from agentbox_contracts import SLOTS
@@ -205,6 +206,7 @@ def _meta_of(slot: Slot) -> dict[str, Any]:
         "impl": slot.adapter.impl,
         "contract": slot.adapter.contract_version,
         "accepts": slot.accepts,
+        "skew": skew(slot.name, slot.adapter.contract_version),
         "capabilities": sorted(slot.adapter.capabilities),
         "durability": slot.adapter.durability,
         "location": slot.adapter.location,

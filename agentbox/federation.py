@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agentbox_contracts import compatible
+from agentbox_contracts import compatible, contract_of
 from agentbox_contracts.errors import ContractMismatch
 
-__all__ = ["check_version"]
+__all__ = ["check_version", "skew"]
 
 
 def check_version(slot: str, version: str, accepted: str, *, who: str) -> None:
@@ -25,3 +25,15 @@ def check_version(slot: str, version: str, accepted: str, *, who: str) -> None:
             f"choose an adapter of that range or change [federation.accepts] {slot}",
             slot=slot,
         )
+
+
+def skew(slot: str, version: str) -> str:
+    """
+    In a sentence, that the other side is of another MINOR version than this one; empty when it is not.
+
+    Such two work together. What only one of them knows is refused when it is called.
+    """
+    ours = contract_of(slot).version
+    if version.split(".")[:2] == ours.split(".")[:2]:
+        return ""
+    return f"speaks contract {version}, this side knows {ours}; what only one of them knows is refused when called"

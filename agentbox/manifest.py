@@ -205,7 +205,7 @@ def _checked(data: Mapping[str, Any], source: Source, reader: Reader) -> Manifes
         policy=policy,
         health=health,
         observability=observability,
-        host=host,
+        host=_with_files(host, source.folder),
         targets=named_targets,
         engines=named_engines,
         tables=tables,
@@ -213,6 +213,12 @@ def _checked(data: Mapping[str, Any], source: Source, reader: Reader) -> Manifes
         dsn=dsn,
         source=source,
     )
+
+
+def _with_files(host: Host, folder: Path) -> Host:
+    """The host's settings with its files found: they lie beside the manifest, not where it happens to be started."""
+    found = {name: folder / path for name in ("tls_cert", "tls_key") if (path := getattr(host, name)) is not None}
+    return attrs.evolve(host, **found)
 
 
 def _named(adapters: Mapping[str, Choice], data: Mapping[str, Any]) -> frozenset[str]:

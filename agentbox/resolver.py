@@ -11,7 +11,7 @@ import attrs
 
 from agentbox import metrics, plugins
 from agentbox.dispatch import Dispatched, dispatched
-from agentbox.federation import check_version
+from agentbox.federation import check_version, skew
 from agentbox.manifest import Choice, Manifest
 from agentbox_contracts import contract_of
 from agentbox_contracts.contract import BaseAdapter, Health, Probe, Settings, State
@@ -81,6 +81,9 @@ async def connect(slot: Slot) -> None:
             await adapter.connect()
         # Only now does an adapter of a host know what the host speaks.
         check_version(slot.name, adapter.contract_version, slot.accepts, who=_who(adapter))
+        if uneven := skew(slot.name, adapter.contract_version):
+            fields = {"slot": slot.name, "impl": slot.choice.impl, "reason": f"{_who(adapter)} {uneven}"}
+            log.warning("contract skew", extra=fields)
     except ContractMismatch:
         await _close(adapter)
         raise

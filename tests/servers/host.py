@@ -48,7 +48,7 @@ class Host:
             self.process = self._launched(log)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert " serves http://" in line, (self.folder / "host.log").read_text()
+        assert " serves http" in line, (self.folder / "host.log").read_text()
         self.port = int(line.strip().rpartition(":")[2])
 
     def _launched(self, log: IO[str]) -> subprocess.Popen[str]:
