@@ -55,9 +55,9 @@ def cases(folder: Path) -> dict[str, type]:
     return {f"Test{name}": _case(f"Test{name}", plan, name) for name in plan.spoiled}
 
 
-def pairs(slot: str, *, off: bool) -> tuple[dict[str, str], tuple[str, ...]]:
+def pairs(slot: str, *, off: bool = False, network: bool = False) -> tuple[dict[str, str], tuple[str, ...]]:
     """Each known-bad adapter of a suite with the clause that must catch it, and the clauses that have none."""
-    clauses = clauses_of(suite_of(slot, off=off))
+    clauses = clauses_of(suite_of(slot, off=off, network=network))
     found = {bad.name: bad.clause for bad in known_bads().values() if bad.clause in clauses}
     return found, tuple(id for id in clauses if id not in found.values())
 

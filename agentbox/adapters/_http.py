@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -15,12 +14,20 @@ from urllib.parse import quote
 
 import attrs
 import httpx
-from msgspec import Meta
+from msgspec import Meta, Struct
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from agentbox.adapters._retry import Retries, pause
 from agentbox_contracts.context import execution_id, session_id
 from agentbox_contracts.contract import Contract, Method, Secret, Settings
-from agentbox_contracts.errors import AdapterFailed, AdapterUnavailable, AgentboxError, BootError
+from agentbox_contracts.errors import (
+    AdapterDisabled,
+    AdapterFailed,
+    AdapterUnavailable,
+    AgentboxError,
+    BootError,
+    InvalidInput,
+)
 from agentbox_contracts.wire import decode, encode, error_of
 
 __all__ = ["Client", "HttpSettings"]
@@ -28,8 +35,6 @@ __all__ = ["Client", "HttpSettings"]
 T = TypeVar("T")
 
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-BUDGET, EARNED = 10.0, 0.1
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 45.0
 
@@ -60,7 +65,7 @@ class Client:
         self._contract = contract
         self._settings = settings
         self._http: httpx.AsyncClient | None = None
-        self._budget = BUDGET
+        self._retries = Retries(settings.retry_seconds)
         self.url = settings.url.rstrip("/")
 
     async def open(self) -> dict[str, Any]:
@@ -71,7 +76,7 @@ class Client:
             verify = await asyncio.to_thread(self._certificates) if self.url.startswith("https") else False
             self._http = httpx.AsyncClient(base_url=self.url, limits=limits, timeout=timeout, verify=verify)
         meta = await self._retried(lambda: self._exchange("GET", "/v1/meta"), safe=True)
-        slot: dict[str, Any] = decode(meta, dict[str, Any])["slots"][self._contract.slot]
+        slot: dict[str, Any] = self.read(meta, _Meta).slots[self._contract.slot]
         if slot["impl"] == "off":
             why = slot["reason"] or "by choice"
             raise AdapterUnavailable(f"{self._contract.slot} is off at the host {self.url}: {why}")
@@ -97,7 +102,14 @@ class Client:
         method = self._contract.methods[name]
         verb, path, query, body = _request(method, arguments)
         data = await self._retried(lambda: self._exchange(verb, path, params=query, content=body), safe=safe)
-        return decode(data, method.result)
+        return self.read(data, method.result)
+
+    def read(self, data: bytes, type: Any) -> Any:
+        """An answer as a value of *type*. That it is none is the host's fault, and no InvalidInput of the caller's."""
+        try:
+            return decode(data, type)
+        except InvalidInput as error:
+            raise AdapterFailed(f"{self.url} answered, and not as an agentbox host does: {error.message}") from error
 
     async def post(self, path: str, content: bytes, *, headers: dict[str, str], params: dict[str, str]) -> bytes:
         """Send *content* as it is. Safe to repeat."""
@@ -116,13 +128,13 @@ class Client:
                 async with aclosing(self._events(verb, path, query, headers)) as events:
                     async for cursor, data in events:
                         last, failures = cursor or last, 0
-                        yield decode(data, method.result)
+                        yield self.read(data, method.result)
                 return
             except _Cut as cut:
                 failures += 1
                 if failures > 8:
                     raise AdapterUnavailable(f"{self.url} breaks the stream again and again: {cut}") from cut
-                await asyncio.sleep(_pause(failures))
+                await asyncio.sleep(pause(failures))
 
     async def _events(
         self, verb: str, path: str, query: dict[str, Any], headers: dict[str, str]
@@ -133,7 +145,7 @@ class Client:
         try:
             async with self._pool().stream(verb, path, params=query, headers=headers, timeout=timeout) as response:
                 if response.status_code != 200:
-                    _raise(response.status_code, await response.aread(), self.url)
+                    self._raise(response.status_code, await response.aread())
                 cursor: str | None = None
                 kind, data = "", b""
                 async for line in response.aiter_lines():
@@ -148,7 +160,7 @@ class Client:
                         if kind == "end":
                             return
                         if kind == "problem":
-                            raise error_of(json.loads(data))
+                            raise error_of(self.read(data, dict[str, Any]))
                         yield cursor, data
                         kind, data = "", b""
         except httpx.HTTPError as error:
@@ -156,21 +168,12 @@ class Client:
         raise _Cut("the host closed the connection")
 
     async def _retried(self, attempt: Callable[[], Awaitable[bytes]], *, safe: bool) -> bytes:
-        """Repeat what failed for a passing reason, ever more slowly, as long as time and budget last."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._settings.retry_seconds
-        self._budget = min(BUDGET, self._budget + EARNED)
-        for number in range(1, 1000):
-            try:
-                return await attempt()
-            except AgentboxError as error:
-                may = error.retryable and (safe or isinstance(error.__cause__, NEVER_SENT)) and self._http is not None
-                pause = _pause(number)
-                if not may or self._budget < 1 or loop.time() + pause > until:
-                    raise
-                self._budget -= 1
-                await asyncio.sleep(pause)
-        raise AssertionError
+        """*attempt*, repeated when it never left or is *safe* to repeat."""
+
+        def may(error: AgentboxError) -> bool:
+            return self._http is not None and (safe or isinstance(error.__cause__, NEVER_SENT))
+
+        return await self._retries.run(attempt, may=may)
 
     async def _exchange(
         self,
@@ -189,8 +192,24 @@ class Client:
         except httpx.HTTPError as error:
             raise AdapterUnavailable(f"the host {self.url} did not answer: {_told(error)}") from error
         if response.status_code >= 400 and response.status_code not in accepted:
-            _raise(response.status_code, response.content, self.url)
+            self._raise(response.status_code, response.content)
         return response.content
+
+    def _raise(self, status: int, body: bytes) -> None:
+        """The error that an answer stands for."""
+        try:
+            problem = json.loads(body)
+        except ValueError:
+            problem = None
+        if isinstance(problem, dict) and "code" in problem:
+            error = error_of(problem)
+            # On this side the slot is on. At a host that came back before its store did, it is off for a while.
+            if isinstance(error, AdapterDisabled) and error.resource == self._contract.slot:
+                raise AdapterUnavailable(f"at the host {self.url}, {error.message}") from error
+            raise error
+        if status in (429, 502, 503, 504):
+            raise AdapterUnavailable(f"{self.url} answered {status}, and not as an agentbox host does")
+        raise AdapterFailed(f"{self.url} answered {status}, and not as an agentbox host does; is the address right?")
 
     def _pool(self) -> httpx.AsyncClient:
         if self._http is None:
@@ -222,6 +241,12 @@ class Client:
             raise BootError(f"ca_file {self._settings.ca_file} cannot be read: {error}") from error
 
 
+class _Meta(Struct):
+    """What is read of `/v1/meta`."""
+
+    slots: dict[str, dict[str, Any]]
+
+
 class _Cut(Exception):
     """A stream's connection ended before the stream did."""
 
@@ -230,29 +255,16 @@ def _request(method: Method, arguments: dict[str, Any]) -> tuple[str, str, dict[
     """Verb, path, query and body of a call. What is None is left out: it is the default everywhere."""
     assert method.route is not None
     names = re.findall(r"\{(\w+)\}", method.route.path)
-    path = method.route.path.format(**{name: quote(str(arguments[name]), safe="") for name in names})
+    path = method.route.path.format(**{name: _piece(str(arguments[name])) for name in names})
     rest = {name: value for name, value in arguments.items() if value is not None and name not in names}
     if method.route.verb in ("GET", "DELETE"):
         return method.route.verb, path, rest, None
     return method.route.verb, path, {}, encode(rest)
 
 
-def _raise(status: int, body: bytes, url: str) -> None:
-    """The error that an answer stands for."""
-    try:
-        problem = json.loads(body)
-    except ValueError:
-        problem = None
-    if isinstance(problem, dict) and "code" in problem:
-        raise error_of(problem)
-    if status in (429, 502, 503, 504):
-        raise AdapterUnavailable(f"{url} answered {status}, and not as an agentbox host does")
-    raise AdapterFailed(f"{url} answered {status}, and not as an agentbox host does; is the address right?")
-
-
-def _pause(number: int) -> float:
-    """Seconds before attempt *number* + 1: up to twice as long each time, anything below that."""
-    return random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**number))  # noqa: S311 - spreads load, guards nothing
+def _piece(name: str) -> str:
+    """*name* as one piece of an address. Dots alone would be a step up the path."""
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def _told(error: Exception) -> str:

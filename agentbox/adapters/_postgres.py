@@ -39,7 +39,7 @@ CONNECT_SECONDS = 10.0
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 # Classes of SQLSTATE, and single ones, that mean: not now, or not with this server. The rest is a fault of ours.
-_UNAVAILABLE = ("08", "28", "3D", "53", "55", "57", "58", "25006", "42501")
+_UNAVAILABLE = ("08", "28", "3D", "53", "55", "57", "58", "25006", "25P03", "42501")
 # The driver calls it an internal error when the server said goodbye on a connection that was idle.
 _LOST = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError)
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -315,7 +315,11 @@ class Postgres:
                 server_settings={
                     "application_name": address.members.get("application_name", "agentbox"),
                     "search_path": f'"{config.schema}"',
-                    "statement_timeout": str(max(1, round(config.statement_timeout_seconds * 1000))),
+                    "statement_timeout": _milliseconds(config.statement_timeout_seconds),
+                    # And this is for us, should we not be heard any more: others wait for what we have locked.
+                    "idle_in_transaction_session_timeout": _milliseconds(
+                        config.statement_timeout_seconds + GRACE_SECONDS
+                    ),
                     "synchronous_commit": "on",
                     **self._session,
                 },
@@ -363,6 +367,10 @@ def _file(name: str, path: Path | None) -> str | None:
     if path is not None and not path.is_file():
         raise AdapterUnavailable(f"{name}: there is no file {path}")
     return None if path is None else str(path)
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
 
 
 def _words(error: Exception) -> str:

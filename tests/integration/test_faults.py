@@ -233,6 +233,27 @@ async def test_a_live_connection_is_truncated_from_here_on() -> None:
         assert await heard_of(peer[0]) == (b"wor", "end")
 
 
+async def test_a_live_connection_is_cut_before_the_next_byte() -> None:
+    async with echoing() as proxy, connected(proxy) as peer:
+        await said(peer, b"hello")
+        await proxy.truncate(0)
+        peer[1].write(b"world")
+        assert await heard_of(peer[0]) == (b"", "end")
+        assert (proxy.up_bytes, proxy.down_bytes) == (10, 5)
+
+
+async def test_nonsense_comes_in_place_of_the_answer() -> None:
+    async with echoing("down after 2: nonsense 1000000") as proxy:
+        heard, ending = await exchange(proxy, b"hello")
+        assert (heard[:2], len(heard), ending) == (b"he", 1_000_002, "end")
+        await proxy.heal()
+        async with connected(proxy) as peer:
+            await said(peer, b"hello")
+            await proxy.nonsense(100)
+            peer[1].write(b"world")
+            assert await heard_of(peer[0]) == (heard[2:102], "end")
+
+
 async def test_what_hangs_is_delivered_when_healed() -> None:
     async with echoing() as proxy, connected(proxy) as peer:
         await proxy.hang()
@@ -366,6 +387,7 @@ def test_text_and_steps_are_the_same_script(tmp_path: Path) -> None:
         faults.After(do=faults.throttle(1000)),
         faults.After(do=faults.half_close()),
         faults.After(do=faults.refuse()),
+        faults.After(bytes=3, do=faults.nonsense(50)),
         faults.truncate(9, "up"),
     )
     text = "# kept in a file\n\n" + "\n".join(f"  {step}  # why" for step in steps)
@@ -381,7 +403,7 @@ def test_text_and_steps_are_the_same_script(tmp_path: Path) -> None:
         ("reset", r"line 2: 'reset': a step is .* for example 'down after 100: reset'"),
         (
             "down after 100: rest",
-            r"no harm called 'rest'; known: cut, delay, half-close, hang, refuse, reset, throttle",
+            r"no harm called 'rest'; known: cut, delay, half-close, hang, nonsense, refuse, reset, throttle",
         ),
         ("left after 100: reset", r"no direction 'left'; known: down, up"),
         ("down after ten: reset", r"'ten' is not a number of bytes"),
@@ -390,6 +412,7 @@ def test_text_and_steps_are_the_same_script(tmp_path: Path) -> None:
         ("down after 1: delay soon", r"'soon' is not seconds"),
         ("down after 1: delay -2", r"over before it begins"),
         ("down after 1: throttle 0", r"at least one byte a second"),
+        ("down after 1: nonsense 0", r"at least one byte"),
         ("down after 1: cut 5", r"cut takes nothing more"),
     ],
 )

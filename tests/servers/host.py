@@ -34,11 +34,12 @@ class Host:
     def token(self) -> str:
         return (self.folder / ".agentbox" / "host.token").read_text()
 
-    def client(self, slot: str) -> str:
-        """Manifest text of a client for one slot."""
+    def client(self, slot: str, *, port: int | None = None) -> str:
+        """Manifest text of a client for one slot, which finds the host at another *port* when one is named."""
         token = self.folder / ".agentbox" / "host.token"
+        url = f"http://127.0.0.1:{port or self.port}"
         return (
-            f'[adapters]\n{slot} = "external"\n[federation]\nmode = "client"\nexternal_url = "{self.url}"\n'
+            f'[adapters]\n{slot} = "external"\n[federation]\nmode = "client"\nexternal_url = "{url}"\n'
             f'token = "file:{token}"\n'
         )
 

@@ -7,36 +7,40 @@ from datetime import date
 import pytest
 
 from agentbox._grading_cases import pairs
-from agentbox_contracts.suites import SUITES, suite_of
+from agentbox_contracts.suites import NETWORK, SUITES, suite_of
 from agentbox_contracts.suites.bad import known_bads
 from agentbox_contracts.suites.clauses import Clause, Exemption, clause, clause_of, clauses_of
 
-ALL = [(slot, False) for slot in SUITES] + [("events", True)]
+ALL: list[tuple[str, dict[str, bool]]] = [
+    *((slot, {}) for slot in SUITES),
+    *((slot, {"network": True}) for slot in NETWORK),
+    ("events", {"off": True}),
+]
 
 
-@pytest.mark.parametrize(("slot", "off"), ALL)
-def test_every_test_of_a_suite_is_a_clause(slot: str, off: bool) -> None:
-    suite = suite_of(slot, off=off)
+@pytest.mark.parametrize(("slot", "kind"), ALL)
+def test_every_test_of_a_suite_is_a_clause(slot: str, kind: dict[str, bool]) -> None:
+    suite = suite_of(slot, **kind)
     tests = [name for name in dir(suite) if name.startswith("test")]
     assert tests
     assert not [name for name in tests if clause_of(getattr(suite, name)) is None]
 
 
-@pytest.mark.parametrize(("slot", "off"), ALL)
-def test_no_two_clauses_share_an_id(slot: str, off: bool) -> None:
-    suite = suite_of(slot, off=off)
+@pytest.mark.parametrize(("slot", "kind"), ALL)
+def test_no_two_clauses_share_an_id(slot: str, kind: dict[str, bool]) -> None:
+    suite = suite_of(slot, **kind)
     ids = [found.id for name in dir(suite) if (found := clause_of(getattr(suite, name))) is not None]
     assert len(ids) == len(set(ids)) == len(clauses_of(suite))
 
 
-@pytest.mark.parametrize(("slot", "off"), ALL)
-def test_every_clause_has_a_known_bad_adapter(slot: str, off: bool) -> None:
-    _, idle = pairs(slot, off=off)
+@pytest.mark.parametrize(("slot", "kind"), ALL)
+def test_every_clause_has_a_known_bad_adapter(slot: str, kind: dict[str, bool]) -> None:
+    _, idle = pairs(slot, **kind)
     assert idle == ()
 
 
 def test_every_known_bad_adapter_names_a_clause_and_its_fault() -> None:
-    clauses = {id for slot, off in ALL for id in clauses_of(suite_of(slot, off=off))}
+    clauses = {id for slot, kind in ALL for id in clauses_of(suite_of(slot, **kind))}
     strangers = {bad.name: bad.clause for bad in known_bads().values() if bad.clause not in clauses}
     assert strangers == {}
     assert not [bad.name for bad in known_bads().values() if not bad.fault.endswith(".")]

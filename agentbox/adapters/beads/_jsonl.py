@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,9 @@ from agentbox_contracts.wire import check_json, encode, explained
 __all__ = ["Record", "SyncFile", "bead_of_record", "record_of"]
 
 Record = dict[str, Any]
+T = TypeVar("T")
+
+LOOK_SECONDS = 0.01
 
 _STATUS = {"open": "open", "claimed": "in_progress", "closed": "closed"}
 _OURS = ("uid", "fence", "outcome", "claimed_at", "lease_expires_at", "created_by", "closed_by")
@@ -54,20 +57,21 @@ class SyncFile:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Keep other processes from exchanging with the same file."""
-        handle = await asyncio.to_thread(self._lock)
+        """Keep everybody else from exchanging with the same file, in this process and in others."""
+        handle = self._use(os.open, self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
+            # A thread that waited for the lock could not be cancelled, and would get it when nobody wants it any more.
+            while not self._use(_is_taken, handle):  # noqa: ASYNC110 - the kernel rings no bell for this
+                await asyncio.sleep(LOOK_SECONDS)
             yield
         finally:
             os.close(handle)
 
-    def _lock(self) -> int:
+    def _use(self, call: Callable[..., T], *arguments: Any) -> T:
         try:
-            handle = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            return call(*arguments)
         except OSError as error:
             raise AdapterUnavailable(f"{self.path} cannot be used: {error.strerror}") from error
-        return handle
 
     def content(self, *, required: bool) -> bytes | None:
         """What is in the file, None when there is none and none is required."""
@@ -124,6 +128,15 @@ class SyncFile:
         except OSError as error:
             draft.unlink(missing_ok=True)
             raise AdapterUnavailable(f"{self.path} cannot be written: {error.strerror}") from error
+
+
+def _is_taken(handle: int) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def record_of(bead: Bead) -> Record:

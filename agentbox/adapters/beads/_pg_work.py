@@ -90,9 +90,6 @@ async def depend(db: Connection, bead_id: str, blocker_id: str) -> Bead:
     if bead_id == blocker_id:
         raise InvalidInput(f"{bead_id} cannot wait for itself", resource="bead", id=bead_id)
     async with transaction(db, sql.GRAPH_LOCK):
-        if await db.fetchval(sql.WAITS, bead_id, blocker_id):
-            waits = f"{blocker_id} waits for {bead_id} already, so {bead_id} cannot wait for it"
-            raise Conflict(waits, resource="bead", id=bead_id)
         # The blocker first, as a close does it, which goes on to whatever waits.
         found = {row["id"]: bead_of(row) for row in await db.fetch(sql.LOCK_BOTH, bead_id, blocker_id)}
         for wanted in (bead_id, blocker_id):
@@ -103,6 +100,9 @@ async def depend(db: Connection, bead_id: str, blocker_id: str) -> Bead:
             return bead
         if bead.status == "closed":
             raise Conflict(f"{bead_id} is closed and waits for nothing", resource="bead", id=bead_id)
+        if await db.fetchval(sql.WAITS, bead_id, blocker_id):
+            waits = f"{blocker_id} waits for {bead_id} already, so {bead_id} cannot wait for it"
+            raise Conflict(waits, resource="bead", id=bead_id)
         added = 0 if found[blocker_id].outcome == "done" else 1
         return await _one(db, sql.DEPEND, bead_id, blocker_id, added)
 

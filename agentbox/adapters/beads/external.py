@@ -10,11 +10,11 @@ from typing import Any, Literal, cast
 import msgspec
 
 from agentbox.adapters._external import ExternalAdapter
+from agentbox.adapters.beads import _rules
 from agentbox.adapters.beads._jsonl import SyncFile
 from agentbox_contracts.beads import CONTRACT, Bead, Beads, Outcome, SyncReport
 from agentbox_contracts.contract import Page
 from agentbox_contracts.errors import InvalidInput
-from agentbox_contracts.wire import decode
 
 __all__ = ["Adapter", "ExternalBeads"]
 
@@ -31,7 +31,8 @@ class ExternalBeads(ExternalAdapter, Beads):
     Every call goes to the host.
 
     Reads, and writes that change nothing when they come twice, are repeated when the host was out of reach; what
-    creates or chooses is given a key first, so that it too can be repeated.
+    creates or chooses is given a key first, so that it too can be repeated. A renewal or a release without a fence is
+    not: the bead may have another holder by then.
     """
 
     contract = CONTRACT
@@ -94,12 +95,12 @@ class ExternalBeads(ExternalAdapter, Beads):
         return cast("Bead | None", await self._host.call("claim_ready", safe=key is not None, **fields))
 
     async def renew(self, bead_id: str, *, lease_seconds: float, fence: int | None = None) -> Bead:
-        call = self._host.call("renew", safe=True, bead_id=bead_id, lease_seconds=lease_seconds, fence=fence)
-        return cast("Bead", await call)
+        fields = {"lease_seconds": lease_seconds, "fence": fence}
+        return cast("Bead", await self._host.call("renew", safe=fence is not None, bead_id=bead_id, **fields))
 
     async def release(self, bead_id: str, *, actor: str | None = None, fence: int | None = None) -> Bead:
-        call = self._host.call("release", safe=True, bead_id=bead_id, actor=actor, fence=fence)
-        return cast("Bead", await call)
+        fields = {"actor": actor, "fence": fence}
+        return cast("Bead", await self._host.call("release", safe=fence is not None, bead_id=bead_id, **fields))
 
     async def close(
         self,
@@ -117,6 +118,9 @@ class ExternalBeads(ExternalAdapter, Beads):
         return cast("list[Bead]", await self._host.call("get_ready", safe=True, parent_id=parent_id, limit=limit))
 
     async def show(self, bead_id: str) -> Bead:
+        # The address of such a bead is that of `get_ready`.
+        if bead_id == "ready":
+            raise _rules.no_bead(bead_id)
         return cast("Bead", await self._host.call("show", safe=True, bead_id=bead_id))
 
     async def children(self, bead_id: str, *, limit: int = 100, after: str | None = None) -> Page[Bead]:
@@ -136,7 +140,7 @@ class ExternalBeads(ExternalAdapter, Beads):
                 )
             except InvalidInput as error:
                 raise InvalidInput(re.sub("^file(?=:)", lambda _: path, error.message)) from error
-            synced = decode(answer, Synced)
+            synced: Synced = self._host.read(answer, Synced)
             if direction != "import":
                 await asyncio.to_thread(file.replace, synced.file)
         return synced.report

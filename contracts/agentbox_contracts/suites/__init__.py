@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agentbox_contracts.suites.lifecycle import Suite
 
-__all__ = ["SUITES", "suite_of"]
+__all__ = ["NETWORK", "SUITES", "suite_of"]
 
 SUITES = {
     "beads": "agentbox_contracts.suites.beads:BeadsSuite",
     "orchestrator": "agentbox_contracts.suites.orchestrator:OrchestratorSuite",
 }
 
+NETWORK = {
+    "beads": "agentbox_contracts.suites.network:BeadsNetworkSuite",
+    "orchestrator": "agentbox_contracts.suites.network:OrchestratorNetworkSuite",
+}
 
-def suite_of(slot: str, *, off: bool = False) -> type[Suite]:
-    """The suite of *slot*, or the one for what is switched off. Raises KeyError where there is none yet."""
-    where = "agentbox_contracts.suites.off:OffSuite" if off else SUITES[slot]
+
+def suite_of(slot: str, *, off: bool = False, network: bool = False) -> type[Suite]:
+    """
+    The suite of *slot*, the one for what is switched off, or the one for what has its server behind a network.
+
+    Raises KeyError where there is none yet.
+    """
+    where = "agentbox_contracts.suites.off:OffSuite" if off else (NETWORK if network else SUITES)[slot]
     module, _, name = where.partition(":")
     suite: type[Suite] = getattr(importlib.import_module(module), name)
     return suite

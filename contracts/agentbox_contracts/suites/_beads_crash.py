@@ -58,7 +58,7 @@ async def killed_at_a_random_moment(
         await there.kill()
         answers = await asyncio.gather(*calls, return_exceptions=True)
     return [
-        (scene.method, not isinstance(answer, ConnectionError), await seen(here, scene))
+        (scene.method, not isinstance(answer, ConnectionError), await settled(here, scene, looks))
         for scene, answer in zip(scenes, answers, strict=True)
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import random
 import socket
 import struct
 from collections.abc import Iterable
@@ -152,6 +153,7 @@ class Pump:
 
     async def _pass_on(self, sink: socket.socket, data: bytes) -> None:
         await self._free.wait()
+        await self._reach(sink)
         await self._wait_for_delay()
         while data:
             piece = data[: self._room(len(data))]
@@ -186,6 +188,9 @@ class Pump:
             if harm.kind in ("cut", "reset"):
                 await _delivered(sink)
                 raise Over(harm.kind)
+            if harm.kind == "nonsense":
+                await _say_nonsense(sink, harm.bytes)
+                raise Over("cut")
             if harm.kind == "refuse":
                 self._owner.stop_listening()
             self.suffer(harm)
@@ -202,6 +207,13 @@ class Pump:
 def _shut(side: socket.socket) -> None:
     with contextlib.suppress(OSError):
         side.shutdown(socket.SHUT_WR)
+
+
+async def _say_nonsense(side: socket.socket, count: int) -> None:
+    """The same every time: no protocol's words, with every byte in it."""
+    with contextlib.suppress(OSError):
+        await asyncio.get_running_loop().sock_sendall(side, random.Random(0).randbytes(count))
+    await _delivered(side)
 
 
 async def _delivered(side: socket.socket) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "delay",
     "half_close",
     "hang",
+    "nonsense",
     "parse",
     "refuse",
     "reset",
@@ -25,11 +26,11 @@ __all__ = [
 ]
 
 Direction = Literal["up", "down"]
-Kind = Literal["cut", "reset", "half-close", "hang", "refuse", "delay", "throttle"]
+Kind = Literal["cut", "reset", "half-close", "hang", "refuse", "delay", "throttle", "nonsense"]
 
 STEP = re.compile(r"(?:connection +(\d+) +)?(\S+) +after +(\S+) *: *(\S+)(?: +(.*))?")
 FORM = "[connection <number>] up|down after <bytes>: <harm>, for example 'down after 100: reset'"
-ARGUMENTS = {"delay": "<seconds> [once]", "throttle": "<bytes per second>"}
+ARGUMENTS = {"delay": "<seconds> [once]", "throttle": "<bytes per second>", "nonsense": "<bytes>"}
 
 
 class BadScript(ValueError):
@@ -44,10 +45,13 @@ class Harm:
     seconds: float = 0.0
     once: bool = False
     bytes_per_second: int = 0
+    bytes: int = 0
 
     def __str__(self) -> str:
         if self.kind == "delay":
             return f"delay {self.seconds:g}{' once' if self.once else ''}"
+        if self.kind == "nonsense":
+            return f"nonsense {self.bytes}"
         return f"throttle {self.bytes_per_second}" if self.kind == "throttle" else self.kind
 
 
@@ -56,7 +60,8 @@ class After:
     """
     Do harm once exactly *bytes* have passed in *direction*: `up` to the target, `down` to the client.
 
-    0 is as soon as the connection is there. Cut, reset and refuse meet everything; the others meet the direction.
+    0 is as soon as the connection is there. Cut, reset and refuse meet everything; the others meet the direction, and
+    nonsense ends in a cut.
     Every connection to come suffers it, or only the one with the number *connection*, the first being 1.
     """
 
@@ -115,6 +120,13 @@ def throttle(bytes_per_second: int) -> Harm:
     return Harm("throttle", bytes_per_second=bytes_per_second)
 
 
+def nonsense(bytes: int) -> Harm:
+    """Say *bytes* of nonsense in place of what was to come, then cut."""
+    if bytes < 1:
+        raise BadScript("nonsense needs at least one byte; to say nothing, cut")
+    return Harm("nonsense", bytes=bytes)
+
+
 def truncate(bytes: int, direction: Direction = "down", *, connection: int | None = None) -> After:
     """A step that passes the first *bytes* of *direction*, then cuts."""
     return After(bytes=bytes, direction=direction, do=cut(), connection=connection)
@@ -156,6 +168,8 @@ def _harm(kind: str, arguments: list[str]) -> Harm:
         return delay(_number(arguments[0], "seconds", float), once=len(arguments) == 2)
     if kind == "throttle" and len(arguments) == 1:
         return throttle(int(_number(arguments[0], "bytes per second")))
+    if kind == "nonsense" and len(arguments) == 1:
+        return nonsense(int(_number(arguments[0], "a number of bytes")))
     if kind in known or kind in ARGUMENTS:
         raise BadScript(f"it is '{kind} {ARGUMENTS[kind]}'" if kind in ARGUMENTS else f"{kind} takes nothing more")
     raise BadScript(f"there is no harm called {kind!r}; known: {', '.join(sorted({*known, *ARGUMENTS}))}")

@@ -1,5 +1,5 @@
 """
-A proxy that does harm: a connection is cut, reset, delayed or left hanging at a byte that the test names.
+A proxy that does harm: a connection is cut, reset, delayed, left hanging or garbled at a byte that the test names.
 
     async with faults.Proxy(host, port) as proxy:
         proxy.follow([faults.After(bytes=100, direction="down", do=faults.reset())])
@@ -32,6 +32,7 @@ from agentbox_contracts.suites._faults_script import (
     delay,
     half_close,
     hang,
+    nonsense,
     parse,
     refuse,
     reset,
@@ -49,6 +50,7 @@ __all__ = [
     "delay",
     "half_close",
     "hang",
+    "nonsense",
     "parse",
     "refuse",
     "reset",
@@ -142,6 +144,11 @@ class Proxy:
     async def hang(self, direction: Direction | None = None) -> None:
         """Pass nothing on any more and close nothing, in one direction or both."""
         self._do(hang(), direction)
+
+    async def nonsense(self, bytes: int, direction: Direction = "down") -> None:
+        """Say *bytes* of nonsense in place of what comes next in *direction*, then cut."""
+        for pump in self._pumps(direction):
+            pump.end_after(0, nonsense(bytes))
 
     async def refuse(self) -> None:
         """Refuse new connections; those that are open live on."""
