@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from agentbox.adapters._http import Client, HttpSettings
-from agentbox_contracts.contract import BaseAdapter, Contract, Health
+from agentbox_contracts.contract import BaseAdapter, Contract, Health, Settings
 from agentbox_contracts.errors import AdapterDisabled, AgentboxError
 from agentbox_contracts.wire import decode
 
@@ -19,18 +19,22 @@ T = TypeVar("T")
 class ExternalAdapter(BaseAdapter):
     """A slot of a host. Version, capabilities and durability are those of what stands behind the host."""
 
-    settings_class = HttpSettings
+    settings_class: ClassVar[type[Settings]] = HttpSettings
     contract: ClassVar[Contract]
-    config: HttpSettings
+    config: Any
 
-    def __init__(self, *, slot: str, impl: str, config: HttpSettings, logger: logging.Logger) -> None:
+    def __init__(self, *, slot: str, impl: str, config: Settings, logger: logging.Logger) -> None:
         super().__init__(slot=slot, impl=impl, config=config, logger=logger)
-        self._host = Client(self.contract, config)
+        self._host = self.client()
+
+    def client(self) -> Any:
+        """The other side."""
+        return Client(self.contract, self.config)
 
     @property
     def location(self) -> str:
         """The host's address."""
-        return self._host.url
+        return str(self._host.url)
 
     async def connect(self) -> None:
         """Open the pool and ask the host what it has."""

@@ -20,6 +20,7 @@ COMMANDS = {
     "beads": "create, find, claim and close work",
     "agents": "list agents and read their output",
     "serve": "serve the slots to other agentboxes over HTTP",
+    "host": "serve the slots over standard input and output",
     "token": "make, list and revoke the tokens of a host",
     "contract": "grade an adapter against the suite of its slot",
     "bench": "offer each slot its service levels' load and show how they hold",
