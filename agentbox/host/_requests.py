@@ -37,6 +37,12 @@ class Request:
         """What stands behind the question mark, in order."""
         return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
 
+    def refuse_query(self, *known: str) -> None:
+        """Refuse what stands behind the question mark, where arguments stand in the body, but for *known* names."""
+        for name, _ in self.query():
+            if name not in known:
+                raise InvalidInput(f"{name}: unknown in the address; the arguments stand in the body")
+
     async def body(self, limit: int) -> bytes:
         """The body, at most *limit* bytes. Raises Refusal, or Disconnected when it does not come whole."""
         declared = self.headers.get("content-length", "")
@@ -68,6 +74,7 @@ def arguments_of(method: Method, *, body_bytes: int) -> ReadArguments:
 
     async def read(request: Request) -> dict[str, Any]:
         _check_type(request)
+        request.refuse_query()
         found = _object(await request.body(body_bytes))
         for name in in_path:
             if name in found:

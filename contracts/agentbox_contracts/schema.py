@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 
-from agentbox_contracts import SLOTS, contract_of
+from agentbox_contracts import SLOTS, contract_of, errors
 from agentbox_contracts.contract import Contract, Method, Probe
 from agentbox_contracts.errors import error_classes
 
@@ -15,6 +16,34 @@ __all__ = ["contract_schema", "openapi"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
+_SCHEMAS = "#/components/schemas/"
+_ALL = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
+
+class _Refusal(NamedTuple):
+    """A status that is not success: what it says, which verbs can always meet it, and a header that comes with it."""
+
+    description: str
+    verbs: tuple[str, ...] = _ALL
+    header: tuple[str, str, bool] | None = None
+
+
+_REFUSALS = {
+    401: _Refusal("A valid token is needed.", header=("WWW-Authenticate", "string", True)),
+    403: _Refusal("The token does not cover this, the file is not for callers, or the Origin is not an allowed one."),
+    404: _Refusal("There is no such thing.", verbs=()),
+    409: _Refusal("Its state forbids it, or `Agentbox-Contract` names a version that this host does not speak."),
+    412: _Refusal("A precondition did not hold.", verbs=()),
+    413: _Refusal("The body is longer than the host takes.", verbs=_WITH_BODY),
+    415: _Refusal("The body is of another type.", verbs=_WITH_BODY),
+    421: _Refusal("The Host header names another host."),
+    422: _Refusal("An argument is missing, unknown or wrong. Nothing was written."),
+    429: _Refusal("Too many requests for this token.", header=("Retry-After", "integer", True)),
+    431: _Refusal("The headers are too long."),
+    503: _Refusal("The slot is off, or its store cannot be reached now.", header=("Retry-After", "integer", False)),
+    504: _Refusal("No answer within the deadline; a write may have happened."),
+}
 
 
 def contract_schema(contract: Contract) -> dict[str, Any]:
@@ -44,20 +73,21 @@ def contract_schema(contract: Contract) -> dict[str, Any]:
 
 
 def openapi() -> dict[str, Any]:
-    """The HTTP form of all five slots as OpenAPI 3.1."""
+    """The HTTP form of all five slots as OpenAPI 3.1. Every status that a host answers with on purpose is named."""
     paths: dict[str, Any] = {}
     routed = [(slot, method) for slot in SLOTS for method in contract_of(slot).methods.values() if method.route]
     results = [method.result for _, method in routed]
     bodies = [_body_type(method) for _, method in routed]
     schemas, definitions = msgspec.json.schema_components(
-        [*results, *[body for body in bodies if body], Probe], ref_template="#/components/schemas/{name}"
+        [*results, *[body for body in bodies if body], Probe], ref_template=f"{_SCHEMAS}{{name}}"
     )
     answers, asked = schemas[: len(results)], iter(schemas[len(results) :])
     for (slot, method), body, answer in zip(routed, bodies, answers, strict=True):
         assert method.route is not None
-        paths.setdefault(method.route.path, {})[method.route.verb.lower()] = _operation(
-            slot, method, answer, next(asked) if body else None
-        )
+        operation = _operation(slot, method, answer, _RequestBody(body, next(asked)) if body else None)
+        paths.setdefault(method.route.path, {})[method.route.verb.lower()] = operation
+    _close(definitions, [body.__name__ for body in bodies if body])
+    _add_file_form(paths["/v1/beads/sync"]["post"])
     return _plain(
         {
             "openapi": "3.1.0",
@@ -65,6 +95,7 @@ def openapi() -> dict[str, Any]:
             "paths": paths,
             "components": {
                 "schemas": definitions | {"Problem": _problem()},
+                "responses": {str(status): _refusal(status) for status in _REFUSALS},
                 "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             },
             "security": [{"token": []}],
@@ -72,27 +103,69 @@ def openapi() -> dict[str, Any]:
     )
 
 
-def _operation(slot: str, method: Method, answer: dict[str, Any], body: dict[str, Any] | None) -> dict[str, Any]:
-    assert method.route is not None
-    media = "text/event-stream" if method.stream else "application/json"
-    summary = method.doc.split("\n", 1)[0]
+class _RequestBody(NamedTuple):
+    kind: type[msgspec.Struct]
+    schema: dict[str, Any]
+
+    def described(self) -> dict[str, Any]:
+        needed = any(field.required for field in msgspec.structs.fields(self.kind))
+        return {"required": needed, "content": {"application/json": {"schema": self.schema}}}
+
+
+def _operation(slot: str, method: Method, answer: dict[str, Any], body: _RequestBody | None) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{slot}_{method.name}",
         "tags": [slot],
-        "summary": summary,
+        "summary": method.doc.split("\n", 1)[0],
         "description": method.doc,
         "parameters": _parameters(method),
-        "responses": {
-            str(method.route.status): {"description": "Done.", "content": {media: {"schema": answer}}},
-            "default": {
-                "description": "An error of the contract.",
-                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        "responses": _responses(method, answer),
+    }
+    if body is not None:
+        operation["requestBody"] = body.described()
+    return operation
+
+
+def _responses(method: Method, answer: dict[str, Any]) -> dict[str, Any]:
+    """What a method answers, what it raises, and what every request can meet on its way to it."""
+    assert method.route is not None
+    media, schema = ("text/event-stream", _event(answer)) if method.stream else ("application/json", answer)
+    raised = {str(getattr(errors, name).status) for name in re.findall(r"^    (\w+): ", method.doc, re.MULTILINE)}
+    common = {str(status) for status, refusal in _REFUSALS.items() if method.route.verb in refusal.verbs}
+    refused = {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(raised | common)}
+    return {str(method.route.status): {"description": "Done.", "content": {media: {"schema": schema}}}} | refused
+
+
+def _event(item: dict[str, Any]) -> dict[str, Any]:
+    """One server-sent event of a stream of *item*."""
+    return {
+        "type": "object",
+        "description": "A server-sent event, its `id` the cursor. The last is `end`, or `problem` when it went wrong.",
+        "required": ["data"],
+        "properties": {
+            "id": {"type": "string"},
+            "event": {"type": "string", "enum": ["message", "end", "problem"], "default": "message"},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {
+                    "anyOf": [item, {"$ref": f"{_SCHEMAS}Problem"}, {"type": "object", "maxProperties": 0}]
+                },
             },
         },
     }
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    return operation
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    refusal = _REFUSALS[status]
+    described: dict[str, Any] = {
+        "description": refusal.description,
+        "content": {"application/problem+json": {"schema": {"$ref": f"{_SCHEMAS}Problem"}}},
+    }
+    if refusal.header is not None:
+        name, kind, always = refusal.header
+        described["headers"] = {name: {"required": always, "schema": {"type": kind}}}
+    return described
 
 
 def _path_names(method: Method) -> list[str]:
@@ -104,16 +177,22 @@ def _parameters(method: Method) -> list[dict[str, Any]]:
     in_path = _path_names(method)
     fields = msgspec.structs.fields(method.arguments)
     kept = [f for f in fields if f.name in in_path or method.route.verb in ("GET", "DELETE")]
-    schemas, _ = msgspec.json.schema_components([f.type for f in kept], ref_template="#/components/schemas/{name}")
+    schemas, _ = msgspec.json.schema_components([f.type for f in kept], ref_template=f"{_SCHEMAS}{{name}}")
     return [
         {
             "name": field.name,
             "in": "path" if field.name in in_path else "query",
             "required": field.name in in_path or field.required,
-            "schema": schema,
+            "schema": _of_text(schema),
         }
         for field, schema in zip(kept, schemas, strict=True)
     ]
+
+
+def _of_text(schema: dict[str, Any]) -> dict[str, Any]:
+    """*schema* without null: an address cannot hold one, what is null there is left out."""
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    return options[0] if len(options) == 1 else schema
 
 
 def _body_type(method: Method) -> type[msgspec.Struct] | None:
@@ -153,7 +232,37 @@ def _problem() -> dict[str, Any]:
     }
 
 
+def _close(definitions: dict[str, Any], names: Iterable[str]) -> None:
+    """Let what a body holds have no members but its own, as a host refuses others. *names* are where bodies begin."""
+    waiting, seen = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            if "properties" in definitions[name]:
+                definitions[name]["additionalProperties"] = False
+            waiting += re.findall(rf'"{_SCHEMAS}(\w+)"', msgspec.json.encode(definitions[name]).decode())
+
+
+def _add_file_form(operation: dict[str, Any]) -> None:
+    """`sync` takes the caller's own file too, because a path of the caller's means nothing to the host."""
+    operation["requestBody"]["content"]["application/jsonl"] = {"schema": {"type": "string"}}
+    for name, where, values in (
+        ("direction", "query", ["both", "export", "import"]),
+        ("Agentbox-File", "header", ["none", "sent"]),
+    ):
+        parameter = {"name": name, "in": where, "required": False, "schema": {"type": "string", "enum": values}}
+        operation["parameters"].append(parameter)
+    answer = operation["responses"]["200"]["content"]["application/json"]
+    exchanged = {
+        "type": "object",
+        "required": ["report", "file"],
+        "properties": {"report": answer["schema"], "file": {"type": "string", "contentEncoding": "base64"}},
+    }
+    answer["schema"] = {"anyOf": [exchanged, answer["schema"]]}
+
+
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
     """*document* as nothing but JSON's own types."""
-    plain: dict[str, Any] = msgspec.to_builtins(document)
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
     return plain

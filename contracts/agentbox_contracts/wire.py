@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import attrs
 import msgspec
@@ -91,10 +91,13 @@ def argument_checker(method: Method) -> Callable[[tuple[Any, ...], Arguments], A
     parameters = [p for p in _parameters(method) if p.kind is p.POSITIONAL_OR_KEYWORD]
     positional = [p.name for p in parameters]
     convert = msgspec.convert
+    shaped = {field.name: kind for field in msgspec.structs.fields(struct) if (kind := _shape(field.type)) is not None}
 
     def check(args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
         if args:
             kwargs = _named(method.name, positional, args, kwargs)
+        for name, kind in shaped.items():
+            _refuse_strangers(name, kwargs.get(name), kind)
         try:
             values = _asdict(convert(kwargs, struct))
         except msgspec.ValidationError as error:
@@ -137,6 +140,25 @@ def _named(method: str, positional: list[str], args: tuple[Any, ...], kwargs: Ar
     if twice := given.keys() & kwargs.keys():
         raise InvalidInput(f"{method} got {', '.join(sorted(twice))} twice")
     return given | kwargs
+
+
+def _shape(kind: Any) -> type | None:
+    """The contract's own type within *kind*: itself, perhaps None, or each of a list."""
+    if isinstance(kind, type) and attrs.has(kind):
+        return kind
+    return next((found for part in get_args(kind) if (found := _shape(part)) is not None), None)
+
+
+def _refuse_strangers(name: str, value: Any, kind: type) -> None:
+    """Refuse members that *kind* does not have; the conversion would leave them out without a word."""
+    if isinstance(value, dict):
+        known = {field.name for field in attrs.fields(kind)}
+        for member in value:
+            if member not in known:
+                raise InvalidInput(f"{name}: unknown member `{member}`")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _refuse_strangers(f"{name}[{index}]", item, kind)
 
 
 def _checked(name: str, value: Any, kind: type) -> Any:
