@@ -44,7 +44,7 @@ def connection(folder: Path) -> sqlite3.Connection:
     """A plain connection to the store in *folder*, with the adapter's pragmas, in autocommit mode."""
     folder.mkdir(exist_ok=True)
     db = sqlite3.connect(folder / "beads.db", isolation_level=None, timeout=20)
-    for pragma in PRAGMAS:
+    for pragma in ("PRAGMA journal_mode=WAL", *PRAGMAS):
         db.execute(pragma)
     return db
 
