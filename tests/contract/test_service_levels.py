@@ -52,3 +52,7 @@ async def test_orchestrator_local_process_manager(tmp_path: Path) -> None:
 
 async def test_orchestrator_external(tmp_path: Path, served: Host) -> None:
     await holds("orchestrator", served.client("orchestrator"), tmp_path)
+
+
+async def test_orchestrator_stdio_bridge(tmp_path: Path) -> None:
+    await holds("orchestrator", '[adapters]\norchestrator = "stdio-bridge"\n', tmp_path)
