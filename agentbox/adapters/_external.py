@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from agentbox.adapters._http import Client, HttpSettings
 from agentbox_contracts.contract import BaseAdapter, Contract, Health, Settings
-from agentbox_contracts.errors import AdapterDisabled, AgentboxError
+from agentbox_contracts.errors import AdapterDisabled, AdapterUnavailable, AgentboxError
 from agentbox_contracts.wire import decode
 
 __all__ = ["ExternalAdapter"]
@@ -39,6 +39,10 @@ class ExternalAdapter(BaseAdapter):
     async def connect(self) -> None:
         """Open the pool and ask the host what it has."""
         found = await self._host.open()
+        if found["impl"] == "off":
+            raise AdapterUnavailable(
+                f"{self.slot} is off at the host {self.location}: {found['reason'] or 'by choice'}"
+            )
         self.contract_version = found["contract"]
         self.capabilities = self.contract.capabilities.intersection(found["capabilities"])
         self.durability = found["durability"]

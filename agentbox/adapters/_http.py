@@ -77,9 +77,6 @@ class Client:
             self._http = httpx.AsyncClient(base_url=self.url, limits=limits, timeout=timeout, verify=verify)
         meta = await self._retried(lambda: self._exchange("GET", "/v1/meta"), safe=True)
         slot: dict[str, Any] = self.read(meta, _Meta).slots[self._contract.slot]
-        if slot["impl"] == "off":
-            why = slot["reason"] or "by choice"
-            raise AdapterUnavailable(f"{self._contract.slot} is off at the host {self.url}: {why}")
         return slot
 
     async def close(self) -> None:

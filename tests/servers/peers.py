@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["children"]
 
 
-def children(parent: int, words: str) -> list[int]:
+def children(parent: int, words: str = "") -> list[int]:
     """The living children of *parent* whose command line holds *words*."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -20,6 +20,7 @@ from uuid import uuid4
 import pytest
 
 from tests.servers import postgres_guard
+from tests.servers.peers import children
 from tests.servers.postgres_guard import pid_file
 
 __all__ = ["Server", "postgres_fixture"]
@@ -87,7 +88,7 @@ class Server:
     def kill(self) -> None:
         """SIGKILL, for the server and all that it started: no checkpoint, no goodbye, no last answer."""
         assert self._process is not None
-        started = _children(self._process.pid)
+        started = children(self._process.pid)
         self._process.kill()
         for pid in started:
             with suppress(ProcessLookupError):
@@ -166,16 +167,6 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _children(pid: int) -> list[int]:
-    """The processes that *pid* started and that still run."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(stat.parent.name))
-    return found
 
 
 def _toml(value: object) -> str:

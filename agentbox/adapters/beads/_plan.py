@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 
 import attrs
 
-from agentbox.adapters.beads._jsonl import Record, bead_of_record, record_of
+from agentbox.adapters.beads._jsonl import Record, SyncFile, bead_of_record, record_of
 from agentbox_contracts.beads import Bead, SyncConflict, SyncReport
 from agentbox_contracts.wire import encode
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "exchange", "plan"]
 
 
 @attrs.frozen
@@ -34,6 +36,17 @@ class Plan:
     def is_empty(self) -> bool:
         """Whether the store stays as it is."""
         return not (self.deleted or self.stored or self.linked or self.graves)
+
+
+async def exchange(path: str, direction: str, merge: Callable[[list[Record]], Awaitable[Plan]]) -> SyncReport:
+    """Read the file at *path*, have its records merged into the store, and write back what it should hold."""
+    file = SyncFile(Path(path))
+    async with file.locked():
+        records = await asyncio.to_thread(file.read, required=direction == "import")
+        merged = await merge(records)
+        if direction != "import":
+            await asyncio.to_thread(file.write, merged.records)
+    return merged.report
 
 
 def plan(beads: Iterable[Bead], tombstones: Mapping[str, Record], records: list[Record], direction: str) -> Plan:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
 from msgspec import Meta
 
 from agentbox.adapters._postgres import Postgres, PostgresSettings
-from agentbox.adapters.beads import _jsonl, _pg_merge, _pg_work, _rules
+from agentbox.adapters.beads import _pg_merge, _pg_work, _rules
 from agentbox.adapters.beads._ids import short_ids
 from agentbox.adapters.beads._pg_tables import MIGRATIONS, SESSION
+from agentbox.adapters.beads._plan import exchange
 from agentbox_contracts.beads import CONTRACT, Bead, Beads, SyncReport
 from agentbox_contracts.contract import BaseAdapter, Durability, Health, Page
 from agentbox_contracts.errors import AgentboxError
@@ -193,13 +192,9 @@ class PostgresBeads(BaseAdapter, Beads):
         return await self._db.read(lambda db: _pg_work.children(db, bead_id, limit, after))
 
     async def sync(self, path: str, *, direction: Literal["both", "import", "export"] = "both") -> SyncReport:
-        file = _jsonl.SyncFile(Path(path))
-        async with file.locked():
-            records = await asyncio.to_thread(file.read, required=direction == "import")
-            merged = await self._db.write(lambda db: _pg_merge.merge(db, records, direction))
-            if direction != "import":
-                await asyncio.to_thread(file.write, merged.records)
-        return merged.report
+        return await exchange(
+            path, direction, lambda records: self._db.write(lambda db: _pg_merge.merge(db, records, direction))
+        )
 
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,8 +13,9 @@ import attrs
 from msgspec import Meta
 
 from agentbox.adapters._sqlite import Database
-from agentbox.adapters.beads import _jsonl, _merge, _rules, _work
+from agentbox.adapters.beads import _merge, _rules, _work
 from agentbox.adapters.beads._ids import short_ids
+from agentbox.adapters.beads._plan import exchange
 from agentbox.adapters.beads._tables import migrate
 from agentbox_contracts.beads import CONTRACT, Bead, Beads, SyncReport
 from agentbox_contracts.contract import BaseAdapter, Health, Page, Settings
@@ -207,13 +207,9 @@ class SqliteBeads(BaseAdapter, Beads):
         return await self._db.read(lambda db: _work.children(db, bead_id, limit, after))
 
     async def sync(self, path: str, *, direction: Literal["both", "import", "export"] = "both") -> SyncReport:
-        file = _jsonl.SyncFile(Path(path))
-        async with file.locked():
-            records = await asyncio.to_thread(file.read, required=direction == "import")
-            merged = await self._db.write(lambda db: _merge.merge(db, records, direction))
-            if direction != "import":
-                await asyncio.to_thread(file.write, merged.records)
-        return merged.report
+        return await exchange(
+            path, direction, lambda records: self._db.write(lambda db: _merge.merge(db, records, direction))
+        )
 
 
 Adapter = SqliteBeads

@@ -63,6 +63,7 @@ class Bridge:
         self._peer: Peer | None = None
         self._starting = asyncio.Lock()
         self._open = False
+        self._hello: dict[str, Any] = {}
         self._retries = Retries(settings.retry_seconds)
         shown = shorten(shlex.join(self._command), SHOWN, placeholder=" …")
         self.url = f"stdio:{shown}" + (f" in {settings.folder}" if self._own else "")
@@ -70,11 +71,8 @@ class Bridge:
     async def open(self) -> dict[str, Any]:
         """Start the program and shake hands. What it says of the slot; raises when the two cannot work together."""
         self._open = True
-        hello: dict[str, Any] = decode(await self._request("hello", self._greeting()), dict[str, Any])
-        if hello["impl"] == "off":
-            why = hello["reason"] or "by choice"
-            raise AdapterUnavailable(f"{self._contract.slot} is off at the other side of {self.url}: {why}")
-        return hello
+        await self._ready()
+        return self._hello
 
     async def close(self) -> None:
         """Let the program end. A second time does nothing."""
@@ -137,14 +135,12 @@ class Bridge:
             self._command, env=self._environment(), name=self.url, silence_seconds=self._settings.silence_seconds
         )
         try:
-            await peer.request("hello", self._greeting())
+            greeting = {"slot": self._contract.slot, "contract": self._contract.version}
+            self._hello = decode(await peer.request("hello", greeting), dict[str, Any])
         except BaseException:
             await asyncio.shield(peer.close())
             raise
         return peer
-
-    def _greeting(self) -> dict[str, Any]:
-        return {"slot": self._contract.slot, "contract": self._contract.version}
 
     def _environment(self) -> dict[str, str]:
         depth = int(os.environ.get(DEPTH) or 0) + 1

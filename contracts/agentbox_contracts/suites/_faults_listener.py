@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar, Self
 
-__all__ = ["HOST", "Listener"]
+__all__ = ["HOST", "Listener", "Listening"]
 
 HOST = "127.0.0.1"
 
@@ -77,6 +77,42 @@ class Listener:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._accept(connection)
+
+
+class Listening:
+    """Something with a port of loopback, for as long as its block lasts."""
+
+    kind: ClassVar[str]
+    _listener: Listener | None = None
+
+    async def __aenter__(self) -> Self:
+        self._listener = Listener(self._accept)
+        self._listener.open()
+        return self
+
+    def _accept(self, client: socket.socket) -> None:
+        raise NotImplementedError
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return HOST
+
+    @property
+    def port(self) -> int:
+        """Where it listens; the same for as long as it is open."""
+        return self._opened.port
+
+    @property
+    def address(self) -> str:
+        """Host and port, as an URL has them."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def _opened(self) -> Listener:
+        if self._listener is None:
+            raise RuntimeError(f"the {self.kind} has no port yet: enter it with `async with`")
+        return self._listener
 
 
 def _bound(port: int) -> socket.socket:

@@ -19,10 +19,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self
 
 from agentbox_contracts.suites._faults_connection import Connection, Pump
-from agentbox_contracts.suites._faults_listener import HOST, Listener
+from agentbox_contracts.suites._faults_listener import Listening
 from agentbox_contracts.suites._faults_script import (
     After,
     BadScript,
@@ -61,7 +60,7 @@ __all__ = [
 Tap = Callable[[int, Direction, bytes], None]
 
 
-class Proxy:
+class Proxy(Listening):
     """
     Passes on every connection to its port on loopback, until told to do harm.
 
@@ -69,6 +68,8 @@ class Proxy:
     accepted, `up_bytes` and `down_bytes` what was passed on to the target and to the client. *tap* is called with the
     connection's number, the direction and the bytes, and with none at the end of a direction.
     """
+
+    kind = "proxy"
 
     def __init__(self, host: str, port: int, script: str | Iterable[After] = (), *, tap: Tap | None = None) -> None:
         self.connections = 0
@@ -78,39 +79,12 @@ class Proxy:
         self._steps = parse(script)
         self._tap = tap
         self._live: set[Connection] = set()
-        self._listener: Listener | None = None
-
-    async def __aenter__(self) -> Self:
-        self._listener = Listener(self._accept)
-        self._listener.open()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._listener is not None:
             await self._listener.finish()
-
-    @property
-    def host(self) -> str:
-        """Where it listens."""
-        return HOST
-
-    @property
-    def port(self) -> int:
-        """Where it listens; the same for as long as it is open, also while it refuses."""
-        return self._opened.port
-
-    @property
-    def address(self) -> str:
-        """Host and port, as an URL has them."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def _opened(self) -> Listener:
-        if self._listener is None:
-            raise RuntimeError("the proxy has no port yet: enter it with `async with`")
-        return self._listener
 
     def follow(self, script: str | Iterable[After]) -> None:
         """Have every connection to come follow *script*, steps or text, in place of the one before."""

@@ -16,10 +16,10 @@ import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from agentbox_contracts.suites import faults
-from agentbox_contracts.suites._faults_listener import HOST, Listener
+from agentbox_contracts.suites._faults_listener import Listening
 from agentbox_contracts.suites._recording_file import BadRecording, Conversation, Turn, read, write
 from agentbox_contracts.suites._recording_masks import ADDRESS, HTTP, TIMESTAMP, UUID, Echo, Mask, Mismatch, around
 from agentbox_contracts.suites._recording_player import Player, Stage
@@ -57,7 +57,7 @@ class Recorder(faults.Proxy):
         last.end = not data
 
 
-class Replay:
+class Replay(Listening):
     """
     Serves the recording in *path* on loopback, once, its connections in the order in which they were opened.
 
@@ -66,12 +66,13 @@ class Replay:
     plain bytes are the pattern of one. A client that stops in the middle of a turn is given *silence_seconds*.
     """
 
+    kind = "replay"
+
     def __init__(self, path: Path | str, *, masks: Iterable[Mask | bytes] = (), silence_seconds: float = 10.0) -> None:
         self.connections = 0
         self._conversation = read(Path(path))
         chosen = tuple(mask if isinstance(mask, Mask) else Mask(mask) for mask in masks)
         self._stage = Stage(chosen, Echo(chosen), silence_seconds, self._conversation.said())
-        self._listener: Listener | None = None
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -82,32 +83,6 @@ class Replay:
     def mismatch(self) -> Mismatch | None:
         """The first difference between what the client says and what was recorded."""
         return self._stage.mismatch
-
-    @property
-    def host(self) -> str:
-        """Where it listens."""
-        return HOST
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return self._opened.port
-
-    @property
-    def address(self) -> str:
-        """Host and port, as an URL has them."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def _opened(self) -> Listener:
-        if self._listener is None:
-            raise RuntimeError("the replay has no port yet: enter it with `async with`")
-        return self._listener
-
-    async def __aenter__(self) -> Self:
-        self._listener = Listener(self._accept)
-        self._listener.open()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
