@@ -11,13 +11,21 @@ from msgspec import Meta
 
 from agentbox_contracts.contract import Adapter, Contract, Instant, Key, Page, route
 
-__all__ = ["CONTRACT", "Agent", "AgentEvent", "AgentSpec", "Orchestrator"]
+__all__ = ["CONTRACT", "Agent", "AgentEvent", "AgentSpec", "Limits", "Orchestrator"]
 
 AgentStatus = Literal["starting", "running", "exited", "lost"]
+LimitName = Literal[
+    "wall_seconds", "idle_seconds", "output_bytes", "memory_bytes", "cpu_seconds", "open_files", "processes"
+]
+SandboxName = Literal["none", "bubblewrap"]
 
 AgentId = Annotated[str, Meta(min_length=1, max_length=120)]
 Argument = Annotated[str, Meta(max_length=131_072)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+BeadId = Annotated[str, Meta(min_length=1, max_length=120)]
+SessionId = Annotated[str, Meta(min_length=1, max_length=200)]
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+Bytes = Annotated[int, Meta(ge=1, le=1 << 50)]
 Cursor = Annotated[str, Meta(min_length=1, max_length=100)]
 Grace = Annotated[float, Meta(ge=0, le=600)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -25,12 +33,41 @@ Input = Annotated[bytes, Meta(max_length=1_048_576)]
 
 
 @attrs.frozen(kw_only=True)
+class Limits:
+    """
+    How much an agent may use, all its processes together; None is what the adapter's settings say, else no limit.
+
+    They hold whether or not anybody is connected. An agent that exceeds one is ended with all that it started, and
+    `Agent.limit` and the reason say which and by how much; `open_files` is each process's own, and one more cannot be
+    opened. What an adapter cannot enforce where it runs is refused with SpawnError, never left out.
+    """
+
+    wall_seconds: Seconds | None = None
+    """From its start."""
+    idle_seconds: Seconds | None = None
+    """Since its last output, on stdout or stderr."""
+    output_bytes: Bytes | None = None
+    """Of stdout and stderr together."""
+    memory_bytes: Bytes | None = None
+    """Resident and swapped out; what processes share counts once."""
+    cpu_seconds: Seconds | None = None
+    """Of processes that run and of those that have ended."""
+    open_files: Annotated[int, Meta(ge=3, le=1 << 30)] | None = None
+    """Of each process."""
+    processes: Annotated[int, Meta(ge=1, le=1 << 22)] | None = None
+    """Alive at once."""
+
+
+@attrs.frozen(kw_only=True)
 class AgentSpec:
     """
     What to start: a command, found on the agent's PATH or given as a path, and where.
 
-    The agent's environment is an allow-list of the host's (PATH, HOME, locale, time zone) plus `env`, whose values are
-    never stored. `stdin="pipe"` keeps standard input open for `send`; otherwise it is empty.
+    The agent's environment is an allow-list of the host's (PATH, HOME, locale, time zone), who it is
+    (`AGENTBOX_AGENT_ID`, and where known `AGENTBOX_SESSION_ID`, `AGENTBOX_EXECUTION_ID`, `AGENTBOX_BEAD_ID`,
+    `TRACEPARENT`), and `env`, whose values are never stored. `stdin="pipe"` keeps standard input open for `send`;
+    otherwise it is empty. In the `bubblewrap` sandbox it can write to `cwd` and to a /tmp of its own, sees no process
+    but its own, and reaches the network only with `sandbox_network`; None is what the adapter's settings say.
     """
 
     command: Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -40,8 +77,11 @@ class AgentSpec:
     )
     cwd: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     name: Name | None = None
-    bead_id: Annotated[str, Meta(min_length=1, max_length=120)] | None = None
+    bead_id: BeadId | None = None
     stdin: Literal["null", "pipe"] = "null"
+    limits: Limits = Limits()
+    sandbox: SandboxName | None = None
+    sandbox_network: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +90,8 @@ class Agent:
     One agent, as it stood when it was asked for.
 
     `exited` means that the command and every process it started are gone: `exit_code` is its status, or `signal` the
-    name of the signal that ended it. `lost` means that how it ended cannot be known; `reason` says why.
+    name of the signal that ended it. `lost` means that how it ended cannot be known; `reason` says why, and nothing of
+    it is left either. `limit` is the limit that ended it, if one did.
     """
 
     id: str
@@ -66,6 +107,7 @@ class Agent:
     exit_code: int | None = None
     signal: str | None = None
     reason: str = ""
+    limit: LimitName | None = None
     created_at: Instant
     started_at: Instant | None = None
     ended_at: Instant | None = None
@@ -113,9 +155,15 @@ class Orchestrator(Adapter, Protocol):
         """
         Start an agent. Its record is durable before the process starts. The same key starts it once.
 
+        Where as many agents run as may, the call waits for its turn, and is no agent until then: callers take turns,
+        each in the order of its own calls. Whoever is cancelled or dies while waiting leaves the queue.
+
         Raises:
-            SpawnError: The command is missing, not executable, or its folder does not exist.
+            SpawnError: The command is missing, not executable, or its folder does not exist; or a limit or the
+                sandbox cannot be had on that machine.
             Conflict: The key was used for another spec.
+            AdapterDisabled: The adapter does not declare `limits` or `sandbox`, and the spec names one.
+            AdapterUnavailable: As many of the caller's spawns wait for their turn as may.
         """
 
     @route("GET", "/v1/agents/{agent_id}/events")
@@ -157,9 +205,16 @@ class Orchestrator(Adapter, Protocol):
     @route("GET", "/v1/agents")
     @abstractmethod
     async def list_agents(
-        self, *, status: AgentStatus | None = None, limit: Limit = 100, after: AgentId | None = None
+        self,
+        *,
+        status: AgentStatus | None = None,
+        name: Name | None = None,
+        bead_id: BeadId | None = None,
+        session_id: SessionId | None = None,
+        limit: Limit = 100,
+        after: AgentId | None = None,
     ) -> Page[Agent]:
-        """Agents of this state folder, the newest first, a page at a time."""
+        """Agents of this state folder that are all of what is given, the newest first, a page at a time."""
 
     @route("DELETE", "/v1/agents/{agent_id}")
     @abstractmethod
@@ -174,4 +229,9 @@ class Orchestrator(Adapter, Protocol):
         """
 
 
-CONTRACT = Contract(slot="orchestrator", version="0.1.0", port=Orchestrator, capabilities=frozenset({"keys", "send"}))
+CONTRACT = Contract(
+    slot="orchestrator",
+    version="0.9.0",
+    port=Orchestrator,
+    capabilities=frozenset({"keys", "send", "limits", "sandbox", "turns"}),
+)

@@ -16,7 +16,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield found
 
 
-@pytest.mark.xdist_group("network-orchestrator-external")
 class TestExternal(OrchestratorNetworkSuite):
     @pytest.fixture
     def server(self, served: Host) -> tuple[str, int]:

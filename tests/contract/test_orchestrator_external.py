@@ -16,7 +16,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def served_crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with host(tmp_path_factory.mktemp("crowded"), "[orchestrator.local-process-manager]\nmax_agents = 2\n") as found:
+        yield found
+
+
 class TestExternal(OrchestratorSuite):
     @pytest.fixture
     def manifest(self, served: Host) -> str:
         return served.client("orchestrator")
+
+    @pytest.fixture
+    def crowded(self, served_crowded: Host) -> str:
+        return served_crowded.client("orchestrator")

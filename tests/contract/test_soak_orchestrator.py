@@ -7,11 +7,13 @@ import pytest
 from agentbox_contracts.orchestrator import Orchestrator
 from agentbox_contracts.suites._orchestrator_agents import Agents, WithAgents
 from agentbox_contracts.suites._orchestrator_crash import crash_at_random
+from agentbox_contracts.suites._orchestrator_hostile import flood
 from agentbox_contracts.suites.lifecycle import Suite
 from agentbox_contracts.suites.opening import OpenProcess
 
 SEEDS = 1000
 BATCH = 50
+GIGABYTE = 1 << 30
 
 
 @pytest.mark.soak
@@ -28,3 +30,6 @@ class TestSoakLocalProcessManager(WithAgents, Suite):
     ) -> None:
         for seed in range(first, first + BATCH):
             await crash_at_random(seed, adapter, open_process, manifest, agents)
+
+    async def test_a_gigabyte_arrives_whole(self, adapter: Orchestrator, agents: Agents) -> None:
+        await flood(adapter, agents, GIGABYTE)

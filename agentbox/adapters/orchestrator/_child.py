@@ -1,30 +1,34 @@
 """Starting the agent's command in a child of the supervisor, with every error told. Standard library only."""
 
-# ruff: noqa: PTH108, PTH110, PTH113, PTH118
+# ruff: noqa: PTH108, PTH109, PTH110, PTH113, PTH118
 # The keeper does without pathlib: whatever it loads, every supervisor carries.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
-import resource
 import signal
 import socket
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __package__:
-    from agentbox.adapters.orchestrator import _files, _proc
+    from agentbox.adapters.orchestrator import _files, _limits, _proc, _sandbox
 else:
     import _files
+    import _limits
     import _proc
+    import _sandbox
 
-__all__ = ["IGNORED", "CannotStart", "CannotWrite", "Command", "start"]
+__all__ = ["IGNORED", "CannotStart", "CannotWrite", "Command", "Embryo", "heard"]
 
 IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
 """What keeper and supervisor ignore, and a command must not: everything else they leave as the kernel has it."""
 
 READY = b"\0"
+SAID = 2000
 
 
 class CannotStart(Exception):
@@ -38,95 +42,144 @@ class CannotWrite(CannotStart):
 class Command:
     """What to start, as the keeper was told."""
 
-    def __init__(self, request: dict[str, object], open_files: tuple[int, int]) -> None:
+    def __init__(self, request: dict[str, object]) -> None:
         self.argv = [os.fsencode(argument) for argument in _texts(request["argv"])]
         self.env = {os.fsencode(name): os.fsencode(value) for name, value in _pairs(request["env"])}
+        self.home = str(request["id"])
         self.cwd = str(request["cwd"])
         self.stdin = str(request["stdin"])
-        self.open_files = open_files
+        self.limits = {name: float(value) for name, value in _pairs(request.get("limits"))}
+        self.folder = os.getcwd()
+        self.sandbox = str(request.get("sandbox", "none"))
+        self.has_network = bool(request.get("sandbox_network"))
+        self.keeps_tmpdir = bool(request.get("keeps_tmpdir"))
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether it is to run in a sandbox."""
+        return self.sandbox != "none"
 
 
-def start(command: Command) -> tuple[int, int | None]:
-    """
-    Start *command* in the working directory as its home. Returns its pid and the writing end of its standard input.
+class Embryo:
+    """A child that waits to be told which command it is to become; *report* is what it must not hold open."""
 
-    `started.json` is durable before the command is let go, so that no retry can ever start it a second time. Raises
-    CannotStart; then nothing runs and there is no such file.
-    """
-    stdin, writer = _standard_input(command.stdin)
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        _become(command, stdin, theirs)
-    theirs.close()
-    os.close(stdin)
-    try:
-        _let_go(pid, ours)
-    except BaseException as error:
-        _give_up(pid, ours, writer)
-        if isinstance(error, OSError):
-            raise CannotWrite(f"the agent's folder cannot be written: {error.strerror}") from error
-        raise
-    ours.close()
-    return pid, writer
+    def __init__(self, report: socket.socket, open_files: tuple[int, int]) -> None:
+        reader, self._writer = os.pipe()
+        self._channel, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
+            report.close()
+            self._channel.close()
+            os.close(self._writer)
+            _become(reader, theirs, open_files)
+        theirs.close()
+        os.close(reader)
+        self._identity = _identity(self.pid)
+
+    def start(self, request: dict[str, object], command: Command) -> int | None:
+        """
+        Start *command*, which is *request*'s, with the working directory as its home.
+
+        The answer is the writing end of its standard input. Its record is durable before the command is let go, and
+        `started.json`, so that no retry can ever start it a second time. Raises CannotStart; then nothing runs and
+        there is no `started.json`.
+        """
+        try:
+            if problem := _limits.why_not(command.limits):
+                raise CannotStart(problem)
+            with contextlib.suppress(ConnectionError):  # it is dead, which is told below
+                self._channel.sendall(json.dumps(request).encode() + b"\n")
+            self._let_go(command)
+        except BaseException as error:
+            self.give_up()
+            if isinstance(error, OSError):
+                raise CannotWrite(f"the agent's folder cannot be written: {error.strerror}") from error
+            raise
+        self._channel.close()
+        if command.stdin == "pipe":
+            os.set_blocking(self._writer, False)
+            return self._writer
+        os.close(self._writer)
+        return None
+
+    def has_died(self) -> bool:
+        """Whether it was killed while it waited; then nothing is left of it."""
+        if os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+            return False
+        self._close()
+        return True
+
+    def give_up(self) -> None:
+        """End it as it is."""
+        self._close()
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def _close(self) -> None:
+        self._channel.close()
+        os.close(self._writer)
+
+    def _let_go(self, command: Command) -> None:
+        if self._identity is None:
+            raise CannotStart("/proc does not show the processes of this machine")
+        _files.put_json(".", "started.json", {**self._identity, "started_at": time.time()})
+        try:
+            _files.sync("record.json", "started.json", ".", "..")  # meanwhile the child prepares itself
+            _expect(self._channel, READY)
+            self._channel.sendall(READY)
+            if command.is_sandboxed:
+                _expect_inside(self._channel)
+            _expect(self._channel, b"")  # the end of the channel: it closes when the command takes over
+        except (CannotStart, OSError):
+            os.unlink("started.json")
+            raise
 
 
-def _let_go(pid: int, channel: socket.socket) -> None:
-    _write_started(pid)  # meanwhile the child prepares itself
-    try:
-        _expect(channel, READY)
-        channel.sendall(READY)
-        _expect(channel, b"")  # the end of the channel: it closes when the command takes over
-    except (CannotStart, OSError):
-        os.unlink("started.json")
-        raise
-
-
-def _write_started(pid: int) -> None:
+def _identity(pid: int) -> dict[str, object] | None:
+    """What tells the process *pid* and this one from all others."""
     found, own = _proc.stat(pid), _proc.stat(os.getpid())
     if found is None or own is None:
-        raise CannotStart("/proc does not show the processes of this machine")
-    started: dict[str, object] = {
+        return None
+    return {
         "pid": pid,
         "ticks": found.ticks,
         "supervisor_pid": os.getpid(),
         "supervisor_ticks": own.ticks,
         "boot_id": _proc.boot_id(),
-        "started_at": time.time(),
     }
-    _files.write_json(".", "started.json", started)
 
 
 def _expect(channel: socket.socket, wanted: bytes) -> None:
-    heard = channel.recv(65536)
-    if heard != wanted:
-        raise CannotStart(heard.decode(errors="replace") or "its process was killed before the command could start")
+    said = _answer(channel)
+    if said != wanted:
+        raise CannotStart(said.decode(errors="replace") or "its process was killed before the command could start")
 
 
-def _give_up(pid: int, channel: socket.socket, writer: int | None) -> None:
-    channel.close()
-    if writer is not None:
-        os.close(writer)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+def _expect_inside(channel: socket.socket) -> None:
+    answer = _answer(channel)
+    if answer != READY:
+        said = answer or _files.read_bytes("stderr.log") or b"bubblewrap said nothing"
+        raise CannotStart(f"the sandbox cannot be set up: {said[:SAID].decode(errors='replace').strip()}")
 
 
-def _standard_input(kind: str) -> tuple[int, int | None]:
-    if kind == "pipe":
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        return reader, writer
-    return os.open(os.devnull, os.O_RDONLY), None
-
-
-def _become(command: Command, stdin: int, channel: socket.socket) -> None:
-    """Turn this child into the command; never returns."""
+def _answer(channel: socket.socket) -> bytes:
     try:
-        program = _prepare(command, stdin)
-        channel.sendall(READY)
-        if channel.recv(1) == READY:  # otherwise the supervisor died, and nobody would look after the command
-            _execute(program, command, channel)
+        return channel.recv(65536)
+    except ConnectionError:
+        return b""
+
+
+def _become(stdin: int, channel: socket.socket, open_files: tuple[int, int]) -> None:
+    """Turn this child into the command that *channel* tells of; never returns."""
+    try:
+        os.setsid()
+        line = heard(channel)
+        if line:
+            command = Command(json.loads(line))
+            program = _prepare(command, stdin, open_files)
+            channel.sendall(READY)
+            if channel.recv(1) == READY:  # otherwise the supervisor died, and nobody would look after the command
+                _execute(program, command, channel)
     except CannotStart as error:
         channel.sendall(str(error).encode(errors="replace"))
     except BaseException as error:
@@ -135,20 +188,39 @@ def _become(command: Command, stdin: int, channel: socket.socket) -> None:
         os._exit(127)
 
 
-def _prepare(command: Command, stdin: int) -> bytes:
-    os.setsid()
+def heard(channel: socket.socket) -> bytes:
+    """The line that comes over *channel*, waited for; nothing when it closes first."""
+    pieces: list[bytes] = []
+    while not (pieces and pieces[-1].endswith(b"\n")):
+        pieces.append(channel.recv(1 << 18))
+        if not pieces[-1]:
+            return b""
+    return b"".join(pieces)
+
+
+def _prepare(command: Command, stdin: int, open_files: tuple[int, int]) -> bytes:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    for target, source in enumerate((stdin, os.open("stdout.log", flags, 0o600), os.open("stderr.log", flags, 0o600))):
+    outputs = [os.open(f"{command.home}/{name}.log", flags, 0o600) for name in ("stdout", "stderr")]
+    if command.stdin != "pipe":
+        stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for target, source in enumerate((stdin, *outputs)):
         os.dup2(source, target)
     try:
         os.chdir(command.cwd)
     except OSError as error:
         raise CannotStart(f"its folder {command.cwd!r} cannot be entered: {error.strerror}") from None
-    resource.setrlimit(resource.RLIMIT_NOFILE, command.open_files)
+    _hold(command, open_files)
     os.umask(0o022)
     for number in IGNORED:
         signal.signal(number, signal.SIG_DFL)
     return _found(command)
+
+
+def _hold(command: Command, open_files: tuple[int, int]) -> None:
+    try:
+        _limits.hold_by_kernel(command.limits, open_files)
+    except (OSError, ValueError) as error:
+        raise CannotStart(f"its limits cannot be set: {error}") from None
 
 
 def _found(command: Command) -> bytes:
@@ -169,8 +241,13 @@ def _found(command: Command) -> bytes:
 
 
 def _execute(program: bytes, command: Command, channel: socket.socket) -> None:
+    argv = command.argv
     try:
-        os.execve(program, command.argv, command.env)  # noqa: S606
+        if command.is_sandboxed:
+            argv = _enclosed(program, command)
+            program = argv[0]
+            os.dup2(channel.fileno(), _sandbox.CHANNEL)
+        os.execve(program, argv, command.env)  # noqa: S606
     except OSError as error:
         shown = os.fsdecode(program)
         reasons = {
@@ -179,6 +256,19 @@ def _execute(program: bytes, command: Command, channel: socket.socket) -> None:
             errno.E2BIG: f"the arguments and environment of {shown!r} are longer than the kernel allows",
         }
         raise CannotStart(reasons.get(error.errno or 0, f"{shown!r} cannot be executed: {error.strerror}")) from None
+
+
+def _enclosed(program: bytes, command: Command) -> list[bytes]:
+    try:
+        return _sandbox.enclosed(
+            program,
+            command.argv,
+            command.folder,
+            has_network=command.has_network,
+            keeps_tmpdir=command.keeps_tmpdir,
+        )
+    except _sandbox.CannotEnclose as error:
+        raise CannotStart(str(error)) from None
 
 
 def _texts(value: object) -> list[str]:

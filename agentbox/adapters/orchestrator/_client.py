@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -49,6 +51,11 @@ class Line(asyncio.Protocol):
             return answer
         finally:
             del self._waiting[number]
+
+    def tell(self, request: Answer) -> None:
+        """Send *request*, to which there is no answer; nothing if the other side is gone."""
+        if self._transport is not None and self.is_open:
+            self._transport.write(json.dumps(request).encode() + b"\n")
 
     def close(self) -> None:
         """Close it, at once."""
@@ -103,6 +110,7 @@ class KeeperClient:
         self._idle_seconds = idle_seconds
         self._line: Line | None = None
         self._opening = asyncio.Lock()
+        self._tickets = itertools.count(1)
 
     async def ask(self, request: Answer) -> Answer:
         """
@@ -117,6 +125,30 @@ class KeeperClient:
             except ConnectionError:
                 continue
         raise AdapterUnavailable(f"the keeper of {self._folder} ended {ATTEMPTS} times while it was asked")
+
+    @contextlib.asynccontextmanager
+    async def turn(self, bound: int | None, most: int, caller: str | None) -> AsyncIterator[int | None]:
+        """
+        Wait for the turn to start an agent, *bound* being how many may run; the ticket for it, None without a bound.
+
+        A ticket is good for one start, within the block. Whoever is cancelled leaves the queue.
+        """
+        if bound is None:
+            yield None
+            return
+        ticket = next(self._tickets)
+        try:
+            answer = await self.ask({"op": "turn", "ticket": ticket, "bound": bound, "most": most, "caller": caller})
+            if "error" in answer:
+                raise AdapterUnavailable(f"{bound} agents run, as many as may, and {answer['message']}")
+            yield ticket
+        finally:
+            self.tell({"op": "leave", "ticket": ticket})
+
+    def tell(self, request: Answer) -> None:
+        """Ask without waiting for an answer, if there is a keeper."""
+        if self._line is not None:
+            self._line.tell(request)
 
     async def open(self) -> Line:
         """The connection, made anew if need be."""
@@ -158,11 +190,12 @@ class KeeperClient:
 
     async def _launch(self) -> None:
         said, complaint = await asyncio.to_thread(_launch, self._folder, self._idle_seconds)
-        if said == "taken":  # by one that is about to listen, or about to leave
+        # Taken is the folder by one that is about to listen, or about to leave; one that was killed says nothing.
+        if said == "taken" or not said + complaint.strip():
             await asyncio.sleep(PAUSE_SECONDS)
         elif said != "ready":
-            reason = complaint.strip().rpartition("\n")[2] or "it said nothing"
-            raise AdapterUnavailable(f"the keeper of {self._folder} could not be started: {reason}")
+            reason = complaint.strip().rpartition("\n")[2]
+            raise AdapterUnavailable(f"the keeper of {self._folder} could not be started: {reason or said}")
 
     def _check(self, hello: Answer) -> None:
         if hello.get("protocol") != PROTOCOL:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 
 from agentbox.adapters.orchestrator._records import Record
+from agentbox.adapters.orchestrator._remains import marker
 
-__all__ = ["environment", "marker"]
+__all__ = ["environment"]
 
 INHERITED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"})
 
@@ -27,11 +28,6 @@ def environment(record: Record, home: str, own: Mapping[str, str]) -> dict[str, 
     }
     told = {name: value for name, value in known.items() if value is not None}
     return {**inherited, **_trace(), **told, **own, **marker(record.id, home)}
-
-
-def marker(agent_id: str, home: str) -> dict[str, str]:
-    """The variables that tell an agent's processes from everybody else's."""
-    return {"AGENTBOX_AGENT_ID": agent_id, "AGENTBOX_AGENT_HOME": home}
 
 
 def _trace() -> dict[str, str]:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 
-__all__ = ["read_bytes", "read_json", "sync_folder", "write_json"]
+__all__ = ["put_json", "read_bytes", "read_json", "sync", "write_json"]
 
 
 def write_json(folder: str, name: str, value: dict[str, object], *, replace: bool = True) -> bool:
@@ -19,7 +20,7 @@ def write_json(folder: str, name: str, value: dict[str, object], *, replace: boo
     """
     path, temporary = f"{folder}/{name}", f"{folder}/.{name}.{os.urandom(6).hex()}"
     try:
-        _write_synced(temporary, json.dumps(value, separators=(",", ":")).encode())
+        _write(temporary, value, is_synced=True)
         if replace:
             os.rename(temporary, path)
         else:
@@ -28,8 +29,38 @@ def write_json(folder: str, name: str, value: dict[str, object], *, replace: boo
         return False
     finally:
         _unlink(temporary)
-    sync_folder(folder)
+    sync(folder)
     return True
+
+
+def put_json(folder: str, name: str, value: dict[str, object]) -> None:
+    """
+    Put *value* into *folder*/*name*, for all processes to see; on the disk it is after `sync` of both.
+
+    No reader ever sees half of it, unless the machine stops before that: then the file may be empty.
+    """
+    temporary = f"{folder}/.{name}.{os.urandom(6).hex()}"
+    try:
+        _write(temporary, value, is_synced=False)
+        os.rename(temporary, f"{folder}/{name}")
+    except BaseException:
+        _unlink(temporary)
+        raise
+
+
+def sync(*paths: str) -> None:
+    """
+    Make files, and the names in folders, durable. Raises OSError.
+
+    All at once: what the kernel is asked for together costs one journal commit, and each for itself one more.
+    """
+    problems: list[OSError] = []
+    pending = [_in_thread(path, problems) for path in paths[1:]]
+    _sync(paths[0], problems)
+    for done in pending:
+        done.acquire()
+    if problems:
+        raise problems[0]
 
 
 def read_bytes(path: str) -> bytes | None:
@@ -50,30 +81,51 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def read_json(path: str) -> dict[str, object] | None:
-    """The object in *path*, None when there is no such file."""
+    """The object in *path*, None when there is no such file, or an empty one, which was never durable."""
     data = read_bytes(path)
-    if data is None:
+    if not data:
         return None
     value: dict[str, object] = json.loads(data)
     return value
 
 
-def sync_folder(folder: str) -> None:
-    """Make the names in *folder* durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _in_thread(path: str, problems: list[OSError]) -> _thread.LockType:
+    """A lock that can be had when *path* is durable, or its problem is known."""
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def work() -> None:
+        try:
+            _sync(path, problems)
+        finally:
+            done.release()
+
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        _thread.start_new_thread(work, ())
+    except RuntimeError:  # as many threads as may be
+        work()
+    return done
 
 
-def _write_synced(path: str, data: bytes) -> None:
+def _sync(path: str, problems: list[OSError]) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        problems.append(error)
+
+
+def _write(path: str, value: dict[str, object], *, is_synced: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        view = memoryview(data)
+        view = memoryview(json.dumps(value, separators=(",", ":")).encode())
         while view:
             view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        if is_synced:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

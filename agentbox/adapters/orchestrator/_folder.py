@@ -27,12 +27,21 @@ def prepared(path: Path) -> str:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
         folder = str(path.resolve())
-        version = _files.read_json(f"{folder}/VERSION")
+        version = _version(folder)
         if version is None:
             _files.write_json(folder, "VERSION", {"format": FORMAT}, replace=False)
-        elif int(str(version["format"])) > FORMAT:
-            raise AdapterUnavailable(f"{folder} was written by a newer agentbox (format {version['format']})")
+        elif not isinstance(found := version.get("format"), int) or found > FORMAT:
+            raise AdapterUnavailable(f"{folder} has format {found!r}, and this agentbox knows up to {FORMAT}")
     return folder
+
+
+def _version(folder: str) -> dict[str, object] | None:
+    """What the folder's VERSION says, None when there is none yet; nothing that can be understood is no format."""
+    try:
+        found = _files.read_json(f"{folder}/VERSION")
+    except ValueError:
+        return {}
+    return found if found is None or isinstance(found, dict) else {}
 
 
 @contextlib.contextmanager

@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
+import attrs
 
 from agentbox.adapters.orchestrator import _files
 from agentbox.adapters.orchestrator._records import Record, Records
 from agentbox_contracts.errors import Conflict, NotFound
 from agentbox_contracts.orchestrator import AgentSpec
+from agentbox_contracts.wire import encode
 
 __all__ = ["Keys"]
 
@@ -42,13 +43,19 @@ class Keys:
             found = self._find(name)
             if found is None:
                 record = self._records.create(record)
-                _files.write_json(self._folder, name, {"agent_id": record.id, "spec": digest, "at": time.time()})
+                _files.put_json(self._folder, name, {"agent_id": record.id, "spec": digest, "at": time.time()})
+                _files.sync(f"{self._folder}/{name}", self._folder)
                 self._sweep()
                 return record
         agent_id, known = found
         if known != digest:
             raise Conflict(f"the key {key!r} was used for another spec ({agent_id})", resource="agent", id=agent_id)
         return self._records.record(agent_id)
+
+    def has_started(self, key: str) -> bool:
+        """Whether the agent that *key* stands for was started, so that it needs no turn to be started."""
+        found = self._find(hashlib.sha256(key.encode()).hexdigest())
+        return found is not None and self._records.started(found[0]) is not None
 
     def _find(self, name: str) -> tuple[str, str] | None:
         """The agent and the spec of a key in force. One whose agent was withdrawn stands for nothing."""
@@ -82,5 +89,5 @@ class Keys:
 
 def _digest(spec: AgentSpec) -> str:
     """What tells two specs apart. Values of the environment are no part of it: they are not to be stored."""
-    told = [spec.command, spec.args, sorted(spec.env), spec.cwd, spec.name, spec.bead_id, spec.stdin]
-    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+    told = attrs.asdict(attrs.evolve(spec, env=dict.fromkeys(spec.env, "")))
+    return hashlib.sha256(encode(told)).hexdigest()

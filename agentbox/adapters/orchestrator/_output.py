@@ -9,15 +9,15 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Literal
 
 import attrs
 
+from agentbox.adapters._watch import Watch
 from agentbox.adapters.orchestrator._folder import translated
 from agentbox.adapters.orchestrator._records import Records, instant
-from agentbox.adapters.orchestrator._watch import Watch
 from agentbox_contracts.errors import InvalidInput
 from agentbox_contracts.orchestrator import Agent, AgentEvent
 
@@ -30,6 +30,8 @@ LOOK_AFTER_SECONDS = 1.0
 CURSOR = re.compile(r"([a-z0-9]{1,40})\.([01])\.([01])\.([0-9]{1,16})\.([0-9]{1,16})")
 
 NEVER = datetime.min.replace(tzinfo=UTC)
+
+Look = Callable[[str], Awaitable[Agent]]
 
 Channel = Literal["stdout", "stderr"]
 CHANNELS: tuple[Channel, ...] = ("stdout", "stderr")
@@ -69,8 +71,8 @@ class Position:
 class Follower:
     """One reader of one agent's output. It holds no descriptor while the reader has the word."""
 
-    def __init__(self, records: Records, agent_id: str, watch: Watch, heartbeat_seconds: float) -> None:
-        self._records = records
+    def __init__(self, records: Records, agent_id: str, watch: Watch, heartbeat_seconds: float, look: Look) -> None:
+        self._look = look
         self._id = agent_id
         self._home = f"{records.folder}/{agent_id}"
         self._watch = watch
@@ -80,38 +82,39 @@ class Follower:
 
     async def events(self, after: str | None) -> AsyncGenerator[AgentEvent, None]:
         """Everything behind *after*, then what comes, to the end."""
-        agent, position = self._records.agent(self._id), Position.of(self._id, after)
+        agent, position = await self._look(self._id), Position.of(self._id, after)
         self._check(position)
         self._seen = {"stdout": position.stdout, "stderr": position.stderr}
         heard = looked = self._now()
         while not position.is_exited:
             # The end is looked for before the output is read, so that all which came before it is told before it.
             if self._may_have_changed(agent, looked):
-                agent, looked = self._records.agent(self._id), self._now()
+                agent, looked = await self._look(self._id), self._now()
             if agent.started_at is not None and not position.is_started:
                 position.is_started = True
                 yield self._event("started", position, agent.started_at)
             told = False
             for channel in CHANNELS:
-                offset: int = getattr(position, channel)
+                offset = self._kept(channel, position)
                 pieces, at = await self._read(channel, offset, agent)
+                if not pieces:
+                    continue
                 head, tail = position.around(channel)
                 for piece in pieces:
                     offset += len(piece)
-                    setattr(position, channel, offset)
-                    yield AgentEvent(type=channel, agent_id=self._id, cursor=f"{head}{offset}{tail}", at=at, data=piece)
-                told = told or bool(pieces)
+                    yield _output(channel, self._id, f"{head}{offset}{tail}", at, piece)
+                setattr(position, channel, offset)
+                told = True
             if told:
                 heard = self._now()
-                await asyncio.sleep(0)  # a reader that always finds something must let others run
             elif not agent.is_alive:
                 position.is_exited = True
                 yield self._exited(position, agent)
+                return
             elif self._now() - heard >= self._heartbeat_seconds:
                 heard = self._now()
                 yield self._event("heartbeat", position, datetime.now(UTC))
-            else:
-                await self._wait(agent, heard + self._heartbeat_seconds)
+            await self._wait(agent, heard + self._heartbeat_seconds)
 
     def _check(self, position: Position) -> None:
         for channel in CHANNELS:
@@ -124,6 +127,14 @@ class Follower:
             return False
         is_due = agent.status == "starting" or self._now() - looked >= LOOK_AFTER_SECONDS
         return is_due or os.path.exists(f"{self._home}/exit.json")
+
+    def _kept(self, channel: Channel, position: Position) -> int:
+        """How much of *channel* was told: nothing of what is there now when the agent has cut its own file short."""
+        if _size(f"{self._home}/{channel}.log") < getattr(position, channel):
+            setattr(position, channel, 0)
+            self._seen[channel] = 0
+        told: int = getattr(position, channel)
+        return told
 
     async def _read(self, channel: Channel, offset: int, agent: Agent) -> tuple[list[bytes], datetime]:
         """The lines and pieces from *offset* on that are complete, and when the last of them was written."""
@@ -138,12 +149,18 @@ class Follower:
         return pieces, max(instant(written), agent.started_at or NEVER)
 
     async def _wait(self, agent: Agent, until: float) -> None:
+        """Until there may be news. Also when there are some, others run first: there may be some for ever."""
+        if self._is_behind(agent):  # in a flood the watch would cost more than the reading
+            await asyncio.sleep(0)
+            return
         with self._watch.on(self._home) as change:
             if not self._is_behind(agent):  # what changed before the watching began is not told
                 await change.wait(min(until - self._now(), LOOK_AFTER_SECONDS))
 
     def _is_behind(self, agent: Agent) -> bool:
-        if any(_size(f"{self._home}/{channel}.log") > self._seen[channel] for channel in CHANNELS):
+        if not agent.is_alive:
+            return True
+        if any(_size(f"{self._home}/{channel}.log") != self._seen[channel] for channel in CHANNELS):
             return True
         news = "started.json" if agent.status == "starting" else "exit.json"
         return os.path.exists(f"{self._home}/{news}")
@@ -161,6 +178,26 @@ class Follower:
             signal=agent.signal,
             reason=agent.reason,
         )
+
+
+_new = AgentEvent.__new__
+_set_type, _set_agent_id, _set_cursor, _set_at, _set_data, _set_exit_code, _set_signal, _set_reason = (
+    getattr(AgentEvent, field.name).__set__ for field in attrs.fields(AgentEvent)
+)
+
+
+def _output(channel: Channel, agent_id: str, cursor: str, at: datetime, data: bytes) -> AgentEvent:
+    """An event of output. A frozen class's own `__init__` takes twice as long, and there is one of these a line."""
+    event = _new(AgentEvent)
+    _set_type(event, channel)
+    _set_agent_id(event, agent_id)
+    _set_cursor(event, cursor)
+    _set_at(event, at)
+    _set_data(event, data)
+    _set_exit_code(event, None)
+    _set_signal(event, None)
+    _set_reason(event, "")
+    return event
 
 
 def _cut(data: bytes, *, is_final: bool) -> list[bytes]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -16,9 +18,9 @@ from agentbox.adapters.orchestrator import _files, _proc
 from agentbox.adapters.orchestrator._folder import translated
 from agentbox_contracts.contract import Page
 from agentbox_contracts.errors import AdapterFailed, InvalidInput, NotFound
-from agentbox_contracts.orchestrator import Agent, AgentStatus
+from agentbox_contracts.orchestrator import Agent, AgentStatus, LimitName
 
-__all__ = ["Ended", "Record", "Records", "Started", "instant"]
+__all__ = ["Ended", "Record", "Records", "Started", "instant", "is_unsettled"]
 
 # No vowels and no look-alikes: ids are read aloud and never spell anything.
 ALPHABET = "23456789bcdfghjkmnpqrstvwxyz"
@@ -66,6 +68,7 @@ class Ended:
     signal: str | None
     reason: str
     ended_at: float
+    limit: LimitName | None = None
     input_keys: tuple[str, ...] = ()
 
 
@@ -85,17 +88,16 @@ class Records:
         return f"{self.folder}/{agent_id}"
 
     def create(self, record: Record) -> Record:
-        """Write *record* durably under a new id."""
+        """Write *record* under a new id. It is durable before it is started: its supervisor sees to that."""
         while True:
-            agent_id = "ag-" + "".join(secrets.choice(ALPHABET) for _ in range(8))
+            agent_id = f"ag-{_name(secrets.randbits(64))}"
             try:
-                Path(self.home(agent_id)).mkdir(0o700)
+                os.mkdir(f"{self.folder}/{agent_id}", 0o700)  # noqa: PTH102 - a Path costs more than the making
                 break
             except FileExistsError:
                 continue
         record = attrs.evolve(record, id=agent_id)
-        _files.write_json(self.home(agent_id), "record.json", attrs.asdict(record))
-        _files.sync_folder(self.folder)
+        _files.put_json(self.home(agent_id), "record.json", attrs.asdict(record))
         return record
 
     def remove(self, agent_id: str) -> None:
@@ -123,18 +125,35 @@ class Records:
             return self._stands(agent_id)
 
     def _stands(self, agent_id: str) -> Agent:
-        record, started = self.record(agent_id), self.started(agent_id)
+        record, trouble = self._known(agent_id)
+        started, more = _tolerant(self.started, agent_id)
         alive = started is not None and self._is_supervised(started)
         # Read after the look at the supervisor: one that has gone since wrote this before it went.
-        ended = self.ended(agent_id)
+        ended, last = _tolerant(self.ended, agent_id)
+        trouble = _joined(trouble, more, last)
         if ended is not None:
-            return _agent(record, started, ended.status, ended.reason, ended)
+            return _agent(record, started, ended.status, _joined(ended.reason, trouble), ended)
         if started is None:
-            return self._unstarted(record)
-        return _agent(record, started, "running") if alive else _agent(record, started, "lost", self._why_lost(started))
+            return _agent(record, None, "lost", trouble) if trouble else self._unstarted(record)
+        if alive:
+            return _agent(record, started, "running", trouble)
+        return _agent(record, started, "lost", _joined(self._why_lost(started), trouble))
 
-    def page(self, status: AgentStatus | None, limit: int, after: str | None) -> Page[Agent]:
-        """A page of agents, the newest first."""
+    def _known(self, agent_id: str) -> tuple[Record, str]:
+        """What was asked for, or, where that was damaged, a record that knows nothing of it, and what is wrong."""
+        home = self.home(agent_id)
+        try:
+            return self.record(agent_id), ""
+        except AdapterFailed as error:
+            return _nameless(agent_id, home), error.message
+        except NotFound:
+            if not Path(home, "started.json").exists():
+                raise  # it is being written just now, or was withdrawn
+            return _nameless(agent_id, home), f"{home}/record.json is missing or empty"
+
+    def page(self, wanted: Mapping[str, str | None], limit: int, after: str | None) -> Page[Agent]:
+        """A page of agents with all that is *wanted*, the newest first."""
+        wanted = {name: value for name, value in wanted.items() if value is not None}
         items: list[Agent] = []
         for agent_id in self._newest_first(after):
             if len(items) == limit:
@@ -143,7 +162,7 @@ class Records:
                 agent = self.agent(agent_id)
             except NotFound:
                 continue
-            if status in (None, agent.status):
+            if all(getattr(agent, name) == value for name, value in wanted.items()):
                 items.append(agent)
         return Page(items=items)
 
@@ -160,7 +179,7 @@ class Records:
 
     def _created_at(self, agent_id: str) -> float | None:
         try:
-            return self.record(agent_id).created_at
+            return self._known(agent_id)[0].created_at
         except NotFound:
             return None  # being written just now, or withdrawn
 
@@ -189,12 +208,53 @@ class Records:
 
     def _read(self, path: str, kind: type[T]) -> T | None:
         data = _files.read_bytes(path)
-        if data is None:
+        if not data:  # empty when the machine stopped before the file was durable: then nothing had come of it
             return None
         try:
             return msgspec.json.decode(data, type=kind)
         except msgspec.MsgspecError as error:
             raise AdapterFailed(f"{path} cannot be understood: {error}") from error
+
+
+def is_unsettled(agent: Agent) -> bool:
+    """Whether the agent has lost its supervisor, and the keeper has not yet seen to its end."""
+    return agent.status == "lost" and agent.started_at is not None and agent.ended_at is None
+
+
+def _tolerant(read: Callable[[str], T | None], agent_id: str) -> tuple[T | None, str]:
+    """What *read* finds; where it finds damage, None and what is wrong. One damaged file must not hide an agent."""
+    try:
+        return read(agent_id), ""
+    except AdapterFailed as error:
+        return None, error.message
+
+
+def _nameless(agent_id: str, home: str) -> Record:
+    return Record(
+        id=agent_id,
+        command="unknown",
+        args=(),
+        cwd="",
+        name=None,
+        bead_id=None,
+        session_id=None,
+        execution_id=None,
+        stdin="null",
+        env_names=(),
+        created_at=Path(home).stat().st_mtime,
+    )
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
+
+
+def _name(number: int) -> str:
+    letters = []
+    for _ in range(8):
+        number, place = divmod(number, len(ALPHABET))
+        letters.append(ALPHABET[place])
+    return "".join(letters)
 
 
 def instant(seconds: float) -> datetime:
@@ -219,6 +279,7 @@ def _agent(
         exit_code=ended.exit_code if ended else None,
         signal=ended.signal if ended else None,
         reason=reason,
+        limit=ended.limit if ended else None,
         created_at=instant(record.created_at),
         started_at=instant(started.started_at) if started else None,
         ended_at=instant(ended.ended_at) if ended else None,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
+import math
 import os
 import select
 import signal
@@ -18,68 +20,97 @@ TYPE_CHECKING = False
 if TYPE_CHECKING or __package__:
     from agentbox.adapters.orchestrator import _child, _files, _proc
     from agentbox.adapters.orchestrator._input import Input
+    from agentbox.adapters.orchestrator._limits import GENTLE, Limits
     from agentbox.adapters.orchestrator._lines import Lines, listen
+    from agentbox.adapters.orchestrator._remains import LOCK, signal_name
+    from agentbox.adapters.orchestrator._sandbox import PROCESSES
 else:
     import _child
     import _files
     import _proc
     from _input import Input
+    from _limits import GENTLE, Limits
     from _lines import Lines, listen
+    from _remains import LOCK, signal_name
+    from _sandbox import PROCESSES
 
-__all__ = ["CONTROL", "supervise"]
+__all__ = ["CONTROL", "stand_by"]
 
 CONTROL = "control.sock"
 LEFTOVER_PATIENCE = 0.1
 LEFTOVER_GRACE = 2.0
 SHUTDOWN_GRACE = 5.0
+LIMIT_GRACE = 2.0
 KILL_INTERVAL = 0.01
-STOP_ROUNDS = 100
 REAPED_AT_ONCE = 256
 EXIT_ATTEMPTS = 30
 
 
-def supervise(home: str, command: _child.Command, report: socket.socket) -> None:
+def stand_by(line: bytes, open_files: tuple[int, int], report: socket.socket) -> None:
     """
-    Start *command* as the agent of *home*, tell *report*, and stay until nothing of it is left.
+    Stand over the agent that the request *line* is about, or when that is empty, over one that *report* will tell of.
+
+    All that can be done before it is known is done first. When *report* closes instead, nothing was to be started.
+    """
+    embryo = _child.Embryo(report, open_files)
+    line = line or _child.heard(report)
+    if line and embryo.has_died():
+        embryo = _child.Embryo(report, open_files)
+    if not line or not _supervise(json.loads(line), embryo, report):
+        embryo.give_up()
+
+
+def _supervise(request: dict[str, object], embryo: _child.Embryo, report: socket.socket) -> bool:
+    """
+    Have *embryo* become the agent of *request*, tell *report*, and stay until nothing of it is left.
 
     Whoever comes second waits at the lock until it is known how the first fared; what was started once is not started
-    again.
+    again: then the answer is False, and *embryo* as it was.
     """
+    command = _child.Command(request)
     try:
-        os.chdir(home)
-        lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.chdir(command.home)
+        lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         _tell(report, error="gone")
-        return
+        return False
     fcntl.flock(lock, fcntl.LOCK_EX)
     if os.path.exists("started.json") or os.path.exists("exit.json"):
         _tell(report, already=True)
-    elif os.path.exists("record.json"):
-        _start(command, report, lock)
-    else:
+        return False
+    if not os.path.exists("record.json"):
         _tell(report, error="gone")
+        return False
+    _start(request, command, embryo, report, lock)
+    return True
 
 
-def _start(command: _child.Command, report: socket.socket, lock: int) -> None:
+def _start(
+    request: dict[str, object], command: _child.Command, embryo: _child.Embryo, report: socket.socket, lock: int
+) -> None:
     _unlink(CONTROL)
     listener = listen(CONTROL)
     try:
-        pid, stdin = _child.start(command)
+        stdin = embryo.start(request, command)
     except _child.CannotStart as error:
         _withdraw()
         _tell(report, error="disk" if isinstance(error, _child.CannotWrite) else "spawn", message=str(error))
         return
-    supervisor = Supervisor(pid, Input(stdin), listener)
+    limits = Limits(command.limits, spared=PROCESSES if command.is_sandboxed else 0)
+    supervisor = Supervisor(embryo.pid, Input(stdin), listener, limits, is_sandboxed=command.is_sandboxed)
     os.close(lock)
-    _tell(report, pid=pid)
+    _tell(report, pid=embryo.pid)
     supervisor.run()
 
 
 class Supervisor:
     """An agent that runs, and what has been asked about it."""
 
-    def __init__(self, pid: int, stdin: Input, listener: socket.socket) -> None:
+    def __init__(self, pid: int, stdin: Input, listener: socket.socket, limits: Limits, *, is_sandboxed: bool) -> None:
         self._pid = pid
+        self._is_sandboxed = is_sandboxed
+        self._limits = limits
+        self._limit: str | None = None
         self._stdin = stdin
         self._listener = listener
         self._clients: dict[int, Lines] = {}
@@ -127,6 +158,8 @@ class Supervisor:
         if self._stop and self._deadline is None:
             self._reason = "its supervisor was asked to stop"
             self._end(SHUTDOWN_GRACE)
+        if self._limit is None and time.monotonic() >= self._limits.due():
+            self._look_at_limits()
         if self._is_leaving and time.monotonic() >= self._ended + LEFTOVER_PATIENCE:
             self._reason = "processes that it left behind were ended"
             self._end(LEFTOVER_GRACE)
@@ -139,13 +172,21 @@ class Supervisor:
         """Whether the command has ended by itself and others have not. Most are about to: the end of a pipeline."""
         return self._status is not None and self._deadline is None
 
+    def _look_at_limits(self) -> None:
+        if (found := self._limits.exceeded()) is not None:
+            self._limit, self._reason = found
+            self._end(LIMIT_GRACE if self._limit in GENTLE else 0)
+
     def _patience(self) -> float | None:
         """Milliseconds until something has to be done by itself."""
-        if self._deadline is None:
-            return 1000 * max(self._ended + LEFTOVER_PATIENCE - time.monotonic(), 0) if self._is_leaving else None
-        left = self._deadline - time.monotonic()
-        # What cannot be killed at once (it waits for a disk, or is another user's) is tried again, ever more rarely.
-        return 1000 * (left if left > 0 else KILL_INTERVAL * min(self._kills, 100))
+        now = time.monotonic()
+        due = self._limits.due() if self._limit is None else math.inf
+        if self._deadline is not None:
+            # What cannot be killed at once (it waits for a disk, or is another's) is tried again, ever more rarely.
+            due = min(due, self._deadline if self._deadline > now else now + KILL_INTERVAL * min(self._kills, 100))
+        elif self._is_leaving:
+            due = min(due, self._ended + LEFTOVER_PATIENCE)
+        return None if due == math.inf else 1000 * max(due - now, 0)
 
     def _end(self, grace: float) -> None:
         """Ask everything to end, or shorten the grace if that was done."""
@@ -154,9 +195,11 @@ class Supervisor:
             self._deadline = min(self._deadline, deadline)
             return
         self._deadline = deadline
-        group = self._pid if self._status is None else None
+        # A sandbox ends with its first process, at once: that one is not told, so that those inside have their grace.
+        group = self._pid if self._status is None and not self._is_sandboxed else None
+        spared = self._pid if self._is_sandboxed else None
         for number in (signal.SIGTERM, signal.SIGCONT):  # what is stopped cannot hear SIGTERM
-            _signal_descendants(number, group)
+            _signal_descendants(number, group, spared)
 
     def _serve(self, descriptor: int) -> None:
         if descriptor == self._wake:
@@ -214,8 +257,9 @@ class Supervisor:
         ended: dict[str, object] = {
             "status": "exited",
             "exit_code": None if signalled else os.waitstatus_to_exitcode(status),
-            "signal": _signal_name(os.WTERMSIG(status)) if signalled else None,
+            "signal": signal_name(os.WTERMSIG(status)) if signalled else None,
             "reason": self._reason,
+            "limit": self._limit,
             "ended_at": time.time(),
             "input_keys": list(self._stdin.keys),
         }
@@ -241,7 +285,7 @@ def _wake_on_signals(on_stop: object) -> int:
     return reader
 
 
-def _signal_descendants(number: int, group: int | None) -> None:
+def _signal_descendants(number: int, group: int | None, spared: int | None) -> None:
     """Signal the command's group in one stroke, while its number is surely its own, then whoever left the group."""
     if group is not None:
         with contextlib.suppress(OSError):
@@ -249,30 +293,13 @@ def _signal_descendants(number: int, group: int | None) -> None:
     tree = set(_proc.walk(os.getpid()))
     for pid in tree:
         found = _proc.stat(pid)
-        if found is not None and (group is None or found.group != group):
-            _proc.send_signal(pid, number, tree | {os.getpid()})
+        if found is not None and pid != spared and (group is None or found.group != group):
+            _proc.send_signal(pid, number, lambda found: found.parent in tree or found.parent == os.getpid())
 
 
 def _kill_descendants() -> None:
-    """Stop each as soon as it is found, until no new one turns up, so that none can fork while others are killed."""
-    family = {os.getpid()}
-    for _ in range(STOP_ROUNDS):
-        known = len(family)
-        for pid in _proc.walk(os.getpid()):
-            if pid not in family:
-                family.add(pid)
-                _proc.send_signal(pid, signal.SIGSTOP, family)
-        if len(family) == known:
-            break
-    for pid in family - {os.getpid()}:
-        _proc.send_signal(pid, signal.SIGKILL, family)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+    own = os.getpid()
+    _proc.kill_family(lambda: _proc.walk(own), lambda found, family: found.parent == own or found.parent in family)
 
 
 def _withdraw() -> None:

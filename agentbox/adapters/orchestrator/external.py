@@ -7,7 +7,7 @@ from typing import cast
 
 from agentbox.adapters._external import ExternalAdapter
 from agentbox_contracts.contract import Page
-from agentbox_contracts.orchestrator import CONTRACT, Agent, AgentEvent, AgentSpec, AgentStatus, Orchestrator
+from agentbox_contracts.orchestrator import CONTRACT, Agent, AgentEvent, AgentSpec, AgentStatus, Limits, Orchestrator
 
 __all__ = ["Adapter", "ExternalOrchestrator"]
 
@@ -24,6 +24,10 @@ class ExternalOrchestrator(ExternalAdapter, Orchestrator):
     capabilities = CONTRACT.capabilities
 
     async def spawn(self, spec: AgentSpec, *, key: str | None = None) -> Agent:
+        if spec.limits != Limits():
+            self.needs("limits")
+        if spec.sandbox == "bubblewrap":
+            self.needs("sandbox")
         key = self.keyed(key)
         return cast("Agent", await self._host.call("spawn", safe=key is not None, spec=spec, key=key))
 
@@ -40,9 +44,17 @@ class ExternalOrchestrator(ExternalAdapter, Orchestrator):
         return cast("Agent", await self._host.call("status", safe=True, agent_id=agent_id))
 
     async def list_agents(
-        self, *, status: AgentStatus | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        status: AgentStatus | None = None,
+        name: str | None = None,
+        bead_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
     ) -> Page[Agent]:
-        call = self._host.call("list_agents", safe=True, status=status, limit=limit, after=after)
+        wanted = {"status": status, "name": name, "bead_id": bead_id, "session_id": session_id}
+        call = self._host.call("list_agents", safe=True, **wanted, limit=limit, after=after)
         return cast("Page[Agent]", await call)
 
     async def terminate(self, agent_id: str, *, grace_seconds: float = 10.0) -> Agent:

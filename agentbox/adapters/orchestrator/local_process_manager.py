@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import functools
-import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import attrs
 from msgspec import Meta
 
+from agentbox.adapters._watch import Watch
 from agentbox.adapters.orchestrator._client import Answer, KeeperClient, open_line
-from agentbox.adapters.orchestrator._environment import environment
 from agentbox.adapters.orchestrator._folder import prepared, translated
 from agentbox.adapters.orchestrator._keys import Keys
-from agentbox.adapters.orchestrator._orphans import end_lost
 from agentbox.adapters.orchestrator._output import Follower
-from agentbox.adapters.orchestrator._records import Record, Records
+from agentbox.adapters.orchestrator._records import Record, Records, is_unsettled
+from agentbox.adapters.orchestrator._request import completed, draft, start_request
 from agentbox.adapters.orchestrator._supervisor import CONTROL
-from agentbox.adapters.orchestrator._watch import Watch
 from agentbox_contracts import contract
-from agentbox_contracts.context import execution_id, session_id
 from agentbox_contracts.contract import BaseAdapter, Durability, Health, Page
 from agentbox_contracts.errors import AdapterError, AdapterFailed, AdapterUnavailable, Conflict, NotFound, SpawnError
-from agentbox_contracts.orchestrator import CONTRACT, Agent, AgentEvent, AgentSpec, AgentStatus, Orchestrator
+from agentbox_contracts.orchestrator import (
+    CONTRACT,
+    Agent,
+    AgentEvent,
+    AgentSpec,
+    AgentStatus,
+    Limits,
+    Orchestrator,
+    SandboxName,
+)
 
 __all__ = ["Adapter", "LocalProcessManager", "Settings"]
 
-ARGUMENTS_BOUND = 8 * 1024 * 1024
 PAUSE_SECONDS = 0.01
 ERRORS: dict[object, type[AdapterError]] = {
     "spawn": SpawnError,
@@ -43,11 +49,21 @@ ERRORS: dict[object, type[AdapterError]] = {
 
 @attrs.frozen(kw_only=True)
 class Settings(contract.Settings):
-    """Settings of `local-process-manager`. The keeper leaves after `keeper_idle_seconds` without agents and clients."""
+    """
+    Settings of `local-process-manager`. The keeper leaves after `keeper_idle_seconds` without agents and clients.
+
+    `limits`, `sandbox` and `sandbox_network` hold for what a spec leaves open. With `max_agents` a spawn waits for its
+    turn while as many run in the folder, whoever started them; `max_waiting` is how many of one caller's may wait.
+    """
 
     path: Path = Path("agents")
     heartbeat_seconds: Annotated[float, Meta(gt=0)] = 15.0
     keeper_idle_seconds: Annotated[float, Meta(ge=0)] = 5.0
+    limits: Limits = attrs.field(factory=Limits)
+    max_agents: Annotated[int, Meta(ge=1)] | None = None
+    max_waiting: Annotated[int, Meta(ge=0)] = 1000
+    sandbox: SandboxName = "none"
+    sandbox_network: bool = False
 
 
 @attrs.frozen
@@ -58,6 +74,10 @@ class _Link:
     keys: Keys
     keeper: KeeperClient
     watch: Watch
+
+
+class _TurnLost(Exception):
+    """The keeper that gave the turn is dead; nothing was started."""
 
 
 class LocalProcessManager(BaseAdapter, Orchestrator):
@@ -111,20 +131,32 @@ class LocalProcessManager(BaseAdapter, Orchestrator):
 
     async def spawn(self, spec: AgentSpec, *, key: str | None = None) -> Agent:
         link = self._linked()
-        draft = _draft(spec)
-        await link.keeper.open()  # before the record: what cannot be started now need not be written down
+        whole = completed(spec, self.config.limits, self.config.sandbox, self.config.sandbox_network)
+        record = draft(spec)
+        bound = await self._bound(link, key)
+        # Before the record: what cannot be started now need not be written down, and who waits is no agent yet.
+        await link.keeper.open()
         while True:
-            try:
-                record = await self._recorded(link, draft, spec, key)
-                return await self._started(link, record, spec)
-            except NotFound:
-                if key is None:
-                    raise
-                # Another spawn with this key failed meanwhile and withdrew the record.
+            async with link.keeper.turn(bound, self.config.max_waiting, record.session_id) as ticket:
+
+                def begin(made: Record, ticket: int | None = ticket) -> None:
+                    link.keeper.tell(start_request(made, link.records.home(made.id), whole, ticket))
+
+                try:
+                    made = await self._recorded(link, record, spec, key, begin)
+                    return await self._started(link, made, whole, ticket)
+                except NotFound:
+                    if key is None:
+                        raise
+                    # Another spawn with this key failed meanwhile and withdrew the record.
+                except _TurnLost:
+                    if key is None:
+                        await asyncio.to_thread(link.records.remove, made.id)
 
     def stream(self, agent_id: str, *, after: str | None = None) -> AsyncGenerator[AgentEvent, None]:
         link = self._linked()
-        return Follower(link.records, agent_id, link.watch, self.config.heartbeat_seconds).events(after)
+        look = functools.partial(self._looked_up, link)
+        return Follower(link.records, agent_id, link.watch, self.config.heartbeat_seconds, look).events(after)
 
     async def send(self, agent_id: str, data: bytes = b"", *, end: bool = False, key: str | None = None) -> None:
         link = self._linked()
@@ -142,53 +174,101 @@ class LocalProcessManager(BaseAdapter, Orchestrator):
         _raise_error(answer, agent_id)
 
     async def status(self, agent_id: str) -> Agent:
-        return self._linked().records.agent(agent_id)
+        return await self._looked_up(self._linked(), agent_id)
 
     async def list_agents(
-        self, *, status: AgentStatus | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        status: AgentStatus | None = None,
+        name: str | None = None,
+        bead_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
     ) -> Page[Agent]:
-        records = self._linked().records
-        with translated(f"the agents' folder {records.folder}"):
-            return await asyncio.to_thread(records.page, status, limit, after)
+        link = self._linked()
+        wanted = {"status": status, "name": name, "bead_id": bead_id, "session_id": session_id}
+        with translated(f"the agents' folder {link.records.folder}"):
+            page = await asyncio.to_thread(link.records.page, wanted, limit, after)
+            unsettled = [agent.id for agent in page.items if is_unsettled(agent)]
+            if not unsettled:
+                return page
+            for agent_id in unsettled:
+                await self._looked_up(link, agent_id)
+            return await asyncio.to_thread(link.records.page, wanted, limit, after)
 
     async def terminate(self, agent_id: str, *, grace_seconds: float = 10.0) -> Agent:
         link = self._linked()
         while True:
-            agent = await self._settled(link, agent_id)
+            agent = await self._looked_up(link, agent_id)
             if agent.ended_at is not None:
                 return agent
-            if agent.status == "lost":
-                await end_lost(link.records, agent_id, grace_seconds)
+            # Also one that seems lost: where only its files are damaged, its supervisor knows it.
+            if agent.status != "starting" and await self._has_ended(link, agent_id, grace_seconds):
                 continue
-            try:
-                request: Answer = {"op": "terminate", "grace_seconds": grace_seconds}
-                await _ask_supervisor(link.records.home(agent_id), request)
-            except OSError:
-                await asyncio.sleep(PAUSE_SECONDS)  # it has just ended, or its supervisor was killed: look again
+            if agent.status != "running":
+                await link.keeper.ask({"op": "settle", "id": agent_id, "final": True})
+                if not (settled := link.records.agent(agent_id)).is_alive:
+                    return settled
+            await asyncio.sleep(PAUSE_SECONDS)  # it was being started, has just ended, or its supervisor was killed
+
+    async def _has_ended(self, link: _Link, agent_id: str, grace_seconds: float) -> bool:
+        """Let the supervisor end the agent; False where there is none."""
+        try:
+            request: Answer = {"op": "terminate", "grace_seconds": grace_seconds}
+            await _ask_supervisor(link.records.home(agent_id), request)
+        except OSError:
+            return False
+        return True
 
     def _linked(self) -> _Link:
         if self._link is None:
             raise AdapterUnavailable(f"{self.slot} {self.impl} is not connected")
         return self._link
 
-    async def _recorded(self, link: _Link, draft: Record, spec: AgentSpec, key: str | None) -> Record:
-        """A durable record for *draft*, withdrawn when the caller leaves before it has been handed on."""
-        create = functools.partial(link.records.create, draft)
+    async def _bound(self, link: _Link, key: str | None) -> int | None:
+        """How many agents may run for a spawn to start one; None for what needs no turn, such as a repetition."""
+        if self.config.max_agents is None or key is None:
+            return self.config.max_agents
+        return None if await asyncio.to_thread(link.keys.has_started, key) else self.config.max_agents
+
+    async def _recorded(
+        self, link: _Link, record: Record, spec: AgentSpec, key: str | None, begin: Callable[[Record], None]
+    ) -> Record:
+        """
+        *record*, durable under a new id. When the caller leaves meanwhile it is withdrawn.
+
+        With a key others may have found it already, and it is started with *begin* instead.
+        """
+        create = functools.partial(link.records.create, record)
         if key is not None:
-            create = functools.partial(link.keys.create, draft, spec, key)
+            create = functools.partial(link.keys.create, record, spec, key)
         with translated(f"the agents' folder {link.records.folder}"):
             creating = asyncio.ensure_future(asyncio.to_thread(create))
             try:
                 return await asyncio.shield(creating)
             except asyncio.CancelledError:
                 record = await creating
-                if key is None:  # with a key others may have found it: who asks again with it starts it
+                if key is None:
                     await asyncio.to_thread(link.records.remove, record.id)
+                else:
+                    begin(record)
                 raise
 
-    async def _started(self, link: _Link, record: Record, spec: AgentSpec) -> Agent:
+    async def _looked_up(self, link: _Link, agent_id: str) -> Agent:
+        """The agent as it stands; when it has lost its supervisor, as the keeper found it and wrote it down."""
+        agent = link.records.agent(agent_id)
+        if is_unsettled(agent):
+            with contextlib.suppress(AdapterUnavailable):
+                await link.keeper.ask({"op": "settle", "id": agent_id})
+            agent = link.records.agent(agent_id)
+        return agent
+
+    async def _started(self, link: _Link, record: Record, spec: AgentSpec, ticket: int | None) -> Agent:
         """Have *record* started, unless that was done. Raises NotFound when it was withdrawn."""
-        answer = await link.keeper.ask(_start_request(record, link.records.home(record.id), spec))
+        answer = await link.keeper.ask(start_request(record, link.records.home(record.id), spec, ticket))
+        if answer.get("error") == "turn":
+            raise _TurnLost
         if answer.get("error") in ("spawn", "disk"):  # surely nothing runs
             await asyncio.to_thread(link.records.remove, record.id)
         _raise_error(answer, spec.command)
@@ -196,7 +276,7 @@ class LocalProcessManager(BaseAdapter, Orchestrator):
 
     async def _settled(self, link: _Link, agent_id: str) -> Agent:
         """The agent once it is known whether it started."""
-        while (agent := link.records.agent(agent_id)).status == "starting":
+        while (agent := await self._looked_up(link, agent_id)).status == "starting":
             with link.watch.on(link.records.home(agent_id)) as change:
                 if link.records.started(agent_id) is None:
                     await change.wait(1.0)
@@ -204,41 +284,6 @@ class LocalProcessManager(BaseAdapter, Orchestrator):
 
 
 Adapter = LocalProcessManager
-
-
-def _draft(spec: AgentSpec) -> Record:
-    """The record of *spec*, before it has an id. Raises SpawnError for what no kernel would start."""
-    size = sum(len(text) for text in (spec.command, *spec.args, *spec.env, *spec.env.values()))
-    if size > ARGUMENTS_BOUND:
-        raise SpawnError(f"{spec.command}: {size:,} characters of arguments and environment are more than fit")
-    try:
-        cwd = str(Path(spec.cwd or "").absolute())
-    except FileNotFoundError:
-        raise SpawnError(f"{spec.command}: no cwd was given, and this process's own does not exist") from None
-    return Record(
-        id="",
-        command=spec.command,
-        args=spec.args,
-        cwd=cwd,
-        name=spec.name,
-        bead_id=spec.bead_id,
-        session_id=session_id.get(),
-        execution_id=execution_id.get(),
-        stdin=spec.stdin,
-        env_names=tuple(sorted(spec.env)),
-        created_at=time.time(),
-    )
-
-
-def _start_request(record: Record, home: str, spec: AgentSpec) -> Answer:
-    return {
-        "op": "start",
-        "id": record.id,
-        "argv": [spec.command, *spec.args],
-        "env": environment(record, home, spec.env),
-        "cwd": record.cwd,
-        "stdin": spec.stdin,
-    }
 
 
 async def _ask_supervisor(home: str, request: Answer) -> Answer:

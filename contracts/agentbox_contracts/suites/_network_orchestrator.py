@@ -97,11 +97,12 @@ class Followed:
     name: str
     came: list[str]
     errors: list[Exception]
+    told: list[str]
 
     @property
     def is_whole(self) -> bool:
         """Whether everything came, once and in order."""
-        return self.came == TOLD
+        return self.came == self.told
 
 
 async def followed(network: Network, agents: Agents, trouble: Trouble) -> Followed:
@@ -121,7 +122,7 @@ async def followed(network: Network, agents: Agents, trouble: Trouble) -> Follow
             heard.errors.append(error)
         troubled.cancel()
     came = [event.text.strip() or event.type for event in heard.events]
-    return Followed(name=trouble.name, came=came, errors=heard.errors)
+    return Followed(name=trouble.name, came=came, errors=heard.errors, told=TOLD)
 
 
 async def _troubled(proxy: Proxy, trouble: Trouble, heard: _Follower) -> None:

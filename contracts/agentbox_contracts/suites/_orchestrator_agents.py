@@ -22,6 +22,7 @@ __all__ = [
     "Agents",
     "WithAgents",
     "dies_in",
+    "difference",
     "events_of",
     "eventually",
     "has_ended",
@@ -33,6 +34,7 @@ __all__ = [
 
 MARK = "AGENTBOX_SUITE_MARK"
 LIFETIME = "60"
+SHOWN = 20
 PATIENCE = 30.0
 
 
@@ -137,6 +139,16 @@ async def pids_of(adapter: Orchestrator, agent_id: str, count: int) -> list[int]
             if len(pids) == count:
                 break
     return pids
+
+
+def difference(found: bytes, wanted: bytes) -> str:
+    """Where long outputs part, nothing when they are equal. A report that compared them line by line takes minutes."""
+    if found == wanted:
+        return ""
+    pairs = enumerate(zip(found, wanted, strict=False))
+    place = next((index for index, (ours, theirs) in pairs if ours != theirs), min(len(found), len(wanted)))
+    seen = f"{found[place : place + SHOWN]!r} instead of {wanted[place : place + SHOWN]!r}"
+    return f"{seen} at byte {place:,}; {len(found):,} bytes instead of {len(wanted):,}"
 
 
 def output(events: list[AgentEvent], channel: str = "stdout") -> bytes:

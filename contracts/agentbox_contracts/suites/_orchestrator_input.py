@@ -9,10 +9,10 @@ import pytest
 
 from agentbox_contracts.errors import AdapterDisabled, AdapterUnavailable, Conflict, NotFound
 from agentbox_contracts.orchestrator import Orchestrator
-from agentbox_contracts.suites._orchestrator_agents import Agents, events_of, has_ended, output, started
+from agentbox_contracts.suites._orchestrator_agents import Agents, difference, events_of, has_ended, output, started
 from agentbox_contracts.suites.clauses import clause
 
-__all__ = ["InputClauses"]
+__all__ = ["InputClauses", "fill"]
 
 MEGABYTE = b"x" * 1_048_576
 
@@ -29,7 +29,7 @@ class InputClauses:
             await adapter.send(agent.id, piece)
         await adapter.send(agent.id, b"last", end=True)
 
-        assert output(await events_of(adapter, agent.id)) == b"".join(pieces) + b"last"
+        assert difference(output(await events_of(adapter, agent.id)), b"".join(pieces) + b"last") == ""
 
     @clause("orchestrator.input.ends", needs=("send",))
     async def test_the_input_can_be_ended(self, adapter: Orchestrator, agents: Agents) -> None:
@@ -71,7 +71,7 @@ class InputClauses:
         agent = await adapter.spawn(agents.sleep(stdin="pipe"))
 
         with pytest.raises(AdapterUnavailable):
-            await _fill(adapter, agent.id)
+            await fill(adapter, agent.id)
 
     @clause("orchestrator.input.not-found", needs=("send",))
     async def test_input_for_nobody_is_not_found(self, adapter: Orchestrator) -> None:
@@ -107,7 +107,7 @@ async def _is_refused(call: Awaitable[Any]) -> bool:
     return False
 
 
-async def _fill(adapter: Orchestrator, agent_id: str) -> None:
+async def fill(adapter: Orchestrator, agent_id: str) -> None:
     """Send far more than anybody should hold for an agent."""
     for _ in range(16):
         await adapter.send(agent_id, MEGABYTE)

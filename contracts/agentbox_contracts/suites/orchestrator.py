@@ -12,12 +12,15 @@ from agentbox_contracts.orchestrator import Orchestrator
 from agentbox_contracts.suites._orchestrator_agents import Agents, WithAgents, events_of, eventually
 from agentbox_contracts.suites._orchestrator_crash import CrashClauses
 from agentbox_contracts.suites._orchestrator_ending import EndingClauses
+from agentbox_contracts.suites._orchestrator_hostile import HostileClauses
 from agentbox_contracts.suites._orchestrator_input import InputClauses
 from agentbox_contracts.suites._orchestrator_keys import KeysClauses
+from agentbox_contracts.suites._orchestrator_limits import LimitsClauses
 from agentbox_contracts.suites._orchestrator_model import ModelClauses
 from agentbox_contracts.suites._orchestrator_output import OutputClauses
 from agentbox_contracts.suites._orchestrator_sharing import SharingClauses
 from agentbox_contracts.suites._orchestrator_spawn import SpawnClauses
+from agentbox_contracts.suites._orchestrator_turns import TurnsClauses
 from agentbox_contracts.suites.clauses import clause
 from agentbox_contracts.suites.lifecycle import LifecycleSuite
 
@@ -29,6 +32,9 @@ AT_ONCE = 20
 
 class OrchestratorSuite(
     ModelClauses,
+    TurnsClauses,
+    LimitsClauses,
+    HostileClauses,
     CrashClauses,
     KeysClauses,
     SharingClauses,

@@ -9,14 +9,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from pathlib import Path
-
-import pytest
 
 from agentbox.adapters.orchestrator import _proc
 from agentbox.adapters.orchestrator.local_process_manager import LocalProcessManager
-from agentbox_contracts.errors import Conflict
 from agentbox_contracts.orchestrator import AgentEvent, AgentSpec
 
 Opener = Callable[..., Awaitable[LocalProcessManager]]
@@ -174,46 +170,6 @@ async def test_a_keeper_killed_again_and_again_loses_no_start(manager: LocalProc
     assert {agent.status for agent in ended} == {"exited"}
     for agent in ended:
         assert len([event for event in await collect(manager, agent.id) if event.type == "stdout"]) <= 1
-
-
-async def test_an_agent_without_its_supervisor_is_lost_and_can_still_be_ended(
-    manager: LocalProcessManager, supervisor_of: SupervisorOf, carriers: Carriers
-) -> None:
-    script = "sleep 600 & setsid sleep 600 & echo up; wait"
-    agent = await manager.spawn(AgentSpec(command="/bin/sh", args=("-c", script), stdin="pipe"))
-    async with asyncio.timeout(30), aclosing(manager.stream(agent.id)) as events:
-        while (await anext(events)).data != b"up\n":
-            continue
-        while len(carriers(agent.id)) < 3:
-            await asyncio.sleep(0.01)
-        supervisor = supervisor_of(agent.id)
-        os.kill(supervisor, signal.SIGKILL)
-        await gone(supervisor)
-        last = await anext(events)
-    lost = await manager.status(agent.id)
-    assert (lost.status, last.type, last.exit_code) == ("lost", "exited", None)
-    assert f"its supervisor (pid {supervisor}) is gone; the command (pid {agent.pid}) still runs" in last.reason
-    with pytest.raises(Conflict, match="is lost"):
-        await manager.send(agent.id, b"x")
-    ended = await manager.terminate(agent.id)
-    assert (ended.status, ended.ended_at is not None) == ("lost", True)
-    assert carriers(agent.id) == set()
-    assert await manager.terminate(agent.id) == ended
-
-
-async def test_a_lost_agent_that_ignores_sigterm_is_killed(
-    manager: LocalProcessManager, supervisor_of: SupervisorOf, carriers: Carriers
-) -> None:
-    script = "trap '' TERM; echo up; while :; do sleep 0.01; done"
-    agent = await manager.spawn(AgentSpec(command="/bin/sh", args=("-c", script)))
-    async with asyncio.timeout(30), aclosing(manager.stream(agent.id)) as events:
-        while (await anext(events)).data != b"up\n":
-            continue
-    os.kill(supervisor_of(agent.id), signal.SIGKILL)
-    await gone(supervisor_of(agent.id))
-    ended = await manager.terminate(agent.id, grace_seconds=0.1)
-    assert (ended.status, ended.signal) == ("exited", "SIGKILL")
-    assert carriers(agent.id) == set()
 
 
 async def test_a_restart_of_the_machine_loses_agents(manager: LocalProcessManager, folder: Path) -> None:

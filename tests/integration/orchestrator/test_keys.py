@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from agentbox.adapters.orchestrator import local_process_manager
+from agentbox.adapters.orchestrator import _request
 from agentbox.adapters.orchestrator.local_process_manager import LocalProcessManager
 from agentbox_contracts.errors import Conflict, SpawnError
 from agentbox_contracts.orchestrator import AgentSpec
@@ -112,16 +112,30 @@ async def test_what_a_crash_left_unstarted_is_started_by_the_same_key(
 ) -> None:
     spec = counting(tmp_path / "starts")
     assert manager._link is not None
-    record = manager._link.keys.create(local_process_manager._draft(spec), spec, "k")
+    record = manager._link.keys.create(_request.draft(spec), spec, "k")
     assert (await manager.status(record.id)).status == "starting"
     agent = await manager.spawn(spec, key="k")
     assert (agent.id, agent.status) == (record.id, "running")
     await manager.terminate(agent.id, grace_seconds=0)
 
 
+async def test_what_a_crash_left_unstarted_is_ended_at_once_and_for_good(
+    manager: LocalProcessManager, tmp_path: Path
+) -> None:
+    spec = counting(tmp_path / "starts")
+    assert manager._link is not None
+    record = manager._link.keys.create(_request.draft(spec), spec, "k")
+    async with asyncio.timeout(15):  # an agent may be starting for 30 s
+        ended = await manager.terminate(record.id)
+    assert (ended.status, ended.ended_at is not None) == ("lost", True)
+    assert "never started" in ended.reason
+    assert await manager.spawn(spec, key="k") == ended
+    assert not (tmp_path / "starts").exists()
+
+
 async def test_what_was_never_started_is_lost(manager: LocalProcessManager, folder: Path) -> None:
     assert manager._link is not None
-    draft = local_process_manager._draft(AgentSpec(command="true"))
+    draft = _request.draft(AgentSpec(command="true"))
     record = manager._link.records.create(attrs.evolve(draft, created_at=time.time() - 60))
     agent = await manager.status(record.id)
     assert (agent.status, agent.pid) == ("lost", None)

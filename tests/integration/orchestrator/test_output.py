@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from agentbox.adapters._watch import Watch
 from agentbox.adapters.orchestrator import _output
-from agentbox.adapters.orchestrator._watch import Watch
 from agentbox.adapters.orchestrator.local_process_manager import LocalProcessManager
 from agentbox_contracts.errors import AdapterUnavailable, InvalidInput
 from agentbox_contracts.orchestrator import AgentEvent, AgentSpec
@@ -42,6 +42,20 @@ async def test_bytes_arrive_as_they_were_written(manager: LocalProcessManager) -
     assert b"".join(lines) == data
     assert lines == [*(line + b"\n" for line in data.split(b"\n")[:-1]), data.split(b"\n")[-1]]
     assert events[2].text == "\r\n"
+
+
+async def test_what_follows_arrives_also_when_an_agent_has_cut_its_own_output_short(
+    manager: LocalProcessManager,
+) -> None:
+    script = "echo a long line; read go; echo cut > /dev/stdout; read go; echo end; exec cat > /dev/null"
+    agent = await manager.spawn(AgentSpec(command="/bin/sh", args=("-c", script), stdin="pipe"))
+    said = []
+    async with asyncio.timeout(60), aclosing(manager.stream(agent.id)) as events:
+        async for event in events:
+            if event.type == "stdout":
+                said.append(event.data)
+                await manager.send(agent.id, b"go\n", end=event.data == b"end\n")
+    assert said == [b"a long line\n", b"cut\n", b"end\n"]
 
 
 async def test_a_long_line_comes_in_pieces(manager: LocalProcessManager) -> None:
@@ -93,7 +107,7 @@ async def test_lines_arrive_while_the_agent_runs(manager: LocalProcessManager, b
     agent = await manager.spawn(python(script, stdin="pipe"))
     assert manager._link is not None
     watch = Watch(by_looking=by_looking)
-    follower = _output.Follower(manager._link.records, agent.id, watch, 15.0)
+    follower = _output.Follower(manager._link.records, agent.id, watch, 15.0, manager.status)
     try:
         async with asyncio.timeout(30), aclosing(follower.events(None)) as events:
             assert (await anext(events)).type == "started"
