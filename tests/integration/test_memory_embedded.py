@@ -1,0 +1,61 @@
+"""What is peculiar to memory in SQLite; what every adapter promises is in the suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentbox.app import open_app
+from agentbox_contracts.errors import AdapterUnavailable, EmbeddingError
+
+MANIFEST = '[adapters]\nmemory = "embedded"\n[state]\npath = "."\n'
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "agentbox.toml"
+    path.write_text(MANIFEST)
+    return path
+
+
+async def test_there_is_no_file_before_the_first_write(manifest: Path) -> None:
+    async with open_app(manifest) as app:
+        assert await app.adapters.memory.search("anything") == []
+        assert (await app.adapters.memory.list_namespaces()).items == []
+        assert not (manifest.parent / "memory.db").exists()
+        await app.adapters.memory.store("a", "cats purr")
+        assert [match.record.key for match in await app.adapters.memory.search("cat")] == ["a"]
+
+
+async def test_lexical_says_that_it_is_not_semantic(manifest: Path) -> None:
+    async with open_app(manifest) as app:
+        assert "not semantic" in (await app.adapters.memory.health()).reason
+        await app.adapters.memory.store("a", "cats purr")
+        (match,) = await app.adapters.memory.search("cats", explain=True)
+        assert match.explanation is not None
+        assert not match.explanation.semantic
+
+
+async def test_an_empty_namespace_may_be_bound_anew(manifest: Path) -> None:
+    async with open_app(manifest) as app:
+        memory = app.adapters.memory
+        await memory.store("a", 1, embedding=(1.0, 0.0))
+        with pytest.raises(EmbeddingError, match=r"vector:2.*lexical"):
+            await memory.store("b", "some text")
+        await memory.delete("a")
+        await memory.store("b", "some text")
+        assert [match.record.key for match in await memory.search("text", mode="vector")] == ["b"]
+
+
+async def test_a_store_that_could_not_be_made_is_made_later(manifest: Path) -> None:
+    async with open_app(manifest) as app:
+        memory, obstacle = app.adapters.memory, manifest.parent / "memory.db"
+        obstacle.mkdir()
+        for _ in range(2):
+            with pytest.raises(AdapterUnavailable):
+                await memory.store("a", "cats purr")
+        obstacle.rmdir()
+        await memory.store("a", "cats purr")
+        assert [match.record.key for match in await memory.search("cat")] == ["a"]
+        assert (await memory.health()).state == "healthy"
