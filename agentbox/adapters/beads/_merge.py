@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import datetime
 from typing import Any
 
+from agentbox.adapters._time import micros
+from agentbox.adapters.beads import _facts
 from agentbox.adapters.beads._jsonl import Record
+from agentbox.adapters.beads._outbox import Tell
 from agentbox.adapters.beads._plan import Plan, plan
 from agentbox.adapters.beads._rules import own_number
-from agentbox.adapters.beads._tables import COLUMNS, bead_of, micros
+from agentbox.adapters.beads._tables import COLUMNS, bead_of
 from agentbox_contracts.beads import Bead
 from agentbox_contracts.wire import decode, encode
 
@@ -27,13 +31,16 @@ _RECOUNT = (
 )
 
 
-def merge(db: sqlite3.Connection, records: list[Record], direction: str) -> Plan:
+def merge(db: sqlite3.Connection, records: list[Record], direction: str, now: datetime, tell: Tell | None) -> Plan:
     """Bring *records* into the store unless only exporting; give what was done and what the file should hold then."""
     beads = (bead_of(row) for row in db.execute(f"SELECT {COLUMNS} FROM bead"))
     tombstones = {uid: decode(text, dict[str, Any]) for uid, text in db.execute("SELECT uid, record FROM tombstone")}
     found = plan(beads, tombstones, records, direction)
     if not found.is_empty:
         _apply(db, found)
+        if tell is not None:
+            for bead_id, fact in _facts.merged(found):
+                tell(db, micros(now), bead_id, fact)
     return found
 
 

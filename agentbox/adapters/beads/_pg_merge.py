@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from agentbox.adapters._postgres import transaction
+from agentbox.adapters.beads._facts import Caller
 from agentbox.adapters.beads._jsonl import Record
+from agentbox.adapters.beads._pg_outbox import tell_merged
 from agentbox.adapters.beads._pg_sql import ALL, GRAPH_LOCK
 from agentbox.adapters.beads._pg_tables import NAMES, bead_of
 from agentbox.adapters.beads._plan import Plan, plan
@@ -53,7 +55,7 @@ WHERE bead.seq = counted.seq AND (bead.open_blockers, bead.open_children, bead.d
 """
 
 
-async def merge(db: Connection, records: list[Record], direction: str) -> Plan:
+async def merge(db: Connection, records: list[Record], direction: str, caller: Caller | None) -> Plan:
     """Bring *records* into the store unless only exporting; give what was done and what the file should hold then."""
     async with transaction(db, _SNAPSHOT, *_WHOLE_TABLES):
         found = await _planned(db, records, direction)
@@ -62,6 +64,8 @@ async def merge(db: Connection, records: list[Record], direction: str) -> Plan:
     async with transaction(db, GRAPH_LOCK, _WRITERS_WAIT, *_WHOLE_TABLES):
         found = await _planned(db, records, direction)
         await _apply(db, found)
+        if caller is not None:
+            await tell_merged(db, found, caller)
     return found
 
 

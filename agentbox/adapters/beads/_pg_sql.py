@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import attrs
+
 from agentbox.adapters.beads._pg_tables import COLUMNS
+from agentbox_contracts.vocabulary import (
+    BeadClaimed,
+    BeadClosed,
+    BeadCreated,
+    BeadDependencyAdded,
+    BeadReleased,
+    BeadRenewed,
+    Fact,
+)
 
 # Time is the server's, of the moment the call began. Of two calls that waited for each other the later may have begun
 # earlier, so a change is at least one microsecond after the one before it: `sync` keeps the later of two.
@@ -27,6 +38,28 @@ def _fence(parameter: str) -> str:
     return f"CASE WHEN {parameter}::bigint IS NULL THEN NOT {leased} ELSE bead.fence = {parameter} END"
 
 
+_MEMBERS = {
+    "bead_id": "bead.id",
+    "parent_id": "bead.parent",
+    "lease_expires_at": "bead.lease_until",
+    "blocker_id": "$2::text",
+}
+_ACTORS: dict[type[Fact], str] = {BeadCreated: "bead.created_by", BeadClosed: "bead.closed_by"}
+
+
+def _said(fact: type[Fact], origin: str, parameters: int) -> str:
+    """The part of a statement that writes down *fact* for each row of *origin*; two parameters more name the caller."""
+    columns = {"actor": _ACTORS.get(fact, "bead.holder"), **_MEMBERS}
+    names = [field.name for field in attrs.fields(fact)]
+    members = ", ".join(f"'{name}', {columns.get(name, f'bead.{name}')}" for name in names)
+    return f"""said AS (
+    INSERT INTO outbox (type, subject, at, session_id, execution_id, data)
+    SELECT '{fact.type}', bead.id, bead.updated_at, ${parameters + 1}::text, ${parameters + 2}::text,
+        json_build_object({members})
+    FROM {origin} AS bead
+)"""
+
+
 FIND = f"SELECT {COLUMNS}, now() FROM bead WHERE id = $1"
 ALL = f"SELECT {COLUMNS} FROM bead"
 
@@ -38,17 +71,20 @@ INSERT INTO bead (id, uid, kind, title, description, priority, tags, metadata, c
 VALUES ($1, $2, 'epic', $3, $4, $5, $6, $7, $8, now(), now())
 ON CONFLICT (id) DO NOTHING RETURNING {COLUMNS}
 """
-CREATE_CHILD = f"""
+_MOTHER = """
 WITH mother AS (
     UPDATE bead SET open_children = open_children + 1, last_child = last_child + 1, ready = false
     WHERE id = $1 AND status <> 'closed' RETURNING id, last_child
 )
+"""
+_CHILD = f"""
 INSERT INTO bead (id, parent, number, uid, kind, title, description, priority, tags, metadata, created_by, created_at,
     updated_at)
 SELECT mother.id || '.' || mother.last_child, mother.id, mother.last_child, $2, 'task', $3, $4, $5, $6, $7, $8, now(),
     now() FROM mother
 RETURNING {COLUMNS}
 """
+CREATE_CHILD = _MOTHER + _CHILD
 SKIP_NUMBER = "UPDATE bead SET last_child = last_child + 1 WHERE id = $1"
 
 CLAIM = f"""
@@ -72,7 +108,7 @@ RETURNING {COLUMNS}
 # then nothing is closed, and the next attempt sees it. The beads that waited are locked children before parents, then
 # by age, which is the order in which they are mostly closed themselves; where it is not, one of two that wait for each
 # other is rolled back by the server and tried again.
-CLOSE = f"""
+_CLOSED = f"""
 WITH closed AS (
     UPDATE bead SET status = 'closed', outcome = $2, reason = $3, closed_by = coalesce($4, holder), closed_at = now(),
         updated_at = {_STAMP}, lease_until = NULL, ready = false
@@ -94,8 +130,9 @@ WITH closed AS (
         ready = ready OR status = 'open' AND open_children = locked.children AND open_blockers = locked.blockers
     FROM locked WHERE bead.seq = locked.seq
 )
-SELECT {COLUMNS} FROM closed AS bead
 """
+_SHOW_CLOSED = f"SELECT {COLUMNS} FROM closed AS bead"
+CLOSE = _CLOSED + _SHOW_CLOSED
 
 WAITS = """
 WITH RECURSIVE waiting (id) AS (
@@ -110,16 +147,19 @@ SELECT EXISTS (SELECT FROM waiting WHERE id = $2)
 """Whether the second waits, over any number of steps, for the first."""
 
 LOCK_BOTH = f"SELECT {COLUMNS} FROM bead WHERE id IN ($1, $2) ORDER BY id = $2 DESC FOR UPDATE"
-DEPEND = f"""
+_LINK = """
 WITH link AS (
     INSERT INTO dependency (bead, blocker) VALUES ($1, $2)
 ), counted AS (
     UPDATE bead SET dependents = dependents + 1 WHERE id = $2
 )
+"""
+_LINKED = f"""
 UPDATE bead SET depends_on = depends_on || $2::text, open_blockers = open_blockers + $3::integer,
     updated_at = {_STAMP}, ready = ready AND $3 = 0
 WHERE id = $1 RETURNING {COLUMNS}
 """
+DEPEND = _LINK + _LINKED
 
 SWEEP = f"UPDATE bead SET ready = true WHERE seq IN ({_EXPIRED} ORDER BY bead.seq FOR UPDATE)"
 """Mark beads whose lease ran out as ready. Holder and fence stay: they may still renew until somebody claims."""
@@ -136,12 +176,13 @@ LEFT JOIN LATERAL (
 """
 
 
-def claim_ready(parent_id: str | None) -> str:
+def claim_ready(parent_id: str | None, *, told: bool = False) -> str:
     """
     Claim the first of what is ready under $1 and not locked: one row, with the bead, or with why there is none.
 
     `expired` says that a sweep must come first, `locked` that something is ready which somebody else has in hand.
     """
+    said = f", {_said(BeadClaimed, 'taken', 3)}" if told else ""
     where = _ANYWHERE if parent_id is None else _OF_PARENT
     return f"""
 WITH expired AS MATERIALIZED (SELECT EXISTS ({_EXPIRED}) AS found), next AS MATERIALIZED (
@@ -149,7 +190,7 @@ WITH expired AS MATERIALIZED (SELECT EXISTS ({_EXPIRED}) AS found), next AS MATE
     ORDER BY {_ORDER} LIMIT 1 FOR UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE bead SET {_HELD} updated_at = {_STAMP}, {_LEASE} FROM next WHERE bead.seq = next.seq RETURNING {COLUMNS}
-)
+){said}
 SELECT {COLUMNS}, CASE WHEN bead.id IS NULL THEN (SELECT found FROM expired) END AS expired,
     CASE WHEN bead.id IS NULL THEN EXISTS (SELECT FROM bead WHERE {_READY} AND {where}) END AS locked
 FROM (VALUES (1)) AS always LEFT JOIN taken AS bead ON true
@@ -185,3 +226,22 @@ WITH old AS (
 )
 UPDATE once SET result = $2 WHERE key = $1
 """
+
+
+def _told(fact: type[Fact], change: str, parameters: int, before: str = "WITH") -> str:
+    """*change*, after what must go *before* it, with its fact."""
+    changed = f"changed AS ({change}), {_said(fact, 'changed', parameters)}"
+    return f"{before} {changed} SELECT {COLUMNS} FROM changed AS bead"
+
+
+TOLD = {
+    CREATE_EPIC: _told(BeadCreated, CREATE_EPIC, 8),
+    CREATE_CHILD: _told(BeadCreated, _CHILD, 8, f"{_MOTHER},"),
+    CLAIM: _told(BeadClaimed, CLAIM, 3),
+    RENEW: _told(BeadRenewed, RENEW, 3),
+    RELEASE: _told(BeadReleased, RELEASE, 3),
+    CLOSE: f"{_CLOSED}, {_said(BeadClosed, 'closed', 5)} {_SHOW_CLOSED}",
+    DEPEND: _told(BeadDependencyAdded, _LINKED, 3, f"{_LINK},"),
+    **{claim_ready(parent_id): claim_ready(parent_id, told=True) for parent_id in (None, "")},
+}
+"""Each statement that changes a bead, and the one that also writes down the fact in the outbox."""

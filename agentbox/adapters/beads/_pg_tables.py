@@ -67,7 +67,25 @@ CREATE TABLE once (
 CREATE INDEX once_age ON once (created_at);
 """
 
-MIGRATIONS = (VERSION_1,)
+VERSION_2 = """
+CREATE TABLE outbox (
+    n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    uid text NOT NULL DEFAULT gen_random_uuid()::text,
+    type text NOT NULL,
+    subject text NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    session_id text,
+    execution_id text,
+    data json NOT NULL
+);
+CREATE TABLE carrier (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    name text NOT NULL,
+    until timestamptz NOT NULL
+);
+"""
+
+MIGRATIONS = (VERSION_1, VERSION_2)
 
 # Every statement has an index that it should walk. Left to itself the server chooses another way while it has not yet
 # counted a table that grows, and keeps to its choice for as long as the statement is prepared.

@@ -2,7 +2,8 @@
 What beads promise, as coroutines of a connection.
 
 A write is one statement that carries its own condition. When it changed nothing, a look at the bead says what was
-wrong, or that there was nothing to do, or, when the bead has changed meanwhile, that it should be tried again.
+wrong, or that there was nothing to do, or, when the bead has changed meanwhile, that it should be tried again. With a
+caller to name, the same statement also puts the fact into the outbox.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncpg
 from agentbox.adapters._postgres import transaction
 from agentbox.adapters.beads import _pg_sql as sql
 from agentbox.adapters.beads import _rules
+from agentbox.adapters.beads._facts import Caller
 from agentbox.adapters.beads._ids import uuid7
 from agentbox.adapters.beads._pg_tables import bead_of
 from agentbox_contracts.beads import Bead
@@ -48,21 +50,28 @@ async def _look(db: Connection, bead_id: str) -> tuple[Bead, datetime]:
     return bead_of(row), row[-1]
 
 
-async def create_epic(db: Connection, ids: Iterator[str], fields: dict[str, Any]) -> Bead:
+async def _changed(db: Connection, statement: str, caller: Caller | None, *values: Any) -> asyncpg.Record | None:
+    """The row that *statement* gives, the fact written down when there is a *caller*."""
+    if caller is None:
+        return await db.fetchrow(statement, *values)
+    return await db.fetchrow(sql.TOLD[statement], *values, caller.session_id, caller.execution_id)
+
+
+async def create_epic(db: Connection, ids: Iterator[str], fields: dict[str, Any], caller: Caller | None) -> Bead:
     """Insert an epic under the first free id of *ids*."""
     for bead_id in ids:
-        row = await db.fetchrow(sql.CREATE_EPIC, bead_id, *_values(fields))
+        row = await _changed(db, sql.CREATE_EPIC, caller, bead_id, *_values(fields))
         if row is not None:
             return bead_of(row)
     raise Conflict("no id is free")
 
 
-async def create_child(db: Connection, parent_id: str, fields: dict[str, Any]) -> Bead:
+async def create_child(db: Connection, parent_id: str, fields: dict[str, Any], caller: Caller | None) -> Bead:
     """Insert a child under the next number of its parent. Raises NumberTaken when that is not free."""
     while True:
         if parent_id.count(".") < _rules.DEPTH:
             try:
-                row = await db.fetchrow(sql.CREATE_CHILD, parent_id, *_values(fields))
+                row = await _changed(db, sql.CREATE_CHILD, caller, parent_id, *_values(fields))
             except asyncpg.UniqueViolationError as error:
                 raise NumberTaken(f"{parent_id} has a child of that number", resource="bead", id=parent_id) from error
             if row is not None:
@@ -86,7 +95,7 @@ def _values(fields: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-async def depend(db: Connection, bead_id: str, blocker_id: str) -> Bead:
+async def depend(db: Connection, bead_id: str, blocker_id: str, caller: Caller | None) -> Bead:
     if bead_id == blocker_id:
         raise InvalidInput(f"{bead_id} cannot wait for itself", resource="bead", id=bead_id)
     async with transaction(db, sql.GRAPH_LOCK):
@@ -104,12 +113,14 @@ async def depend(db: Connection, bead_id: str, blocker_id: str) -> Bead:
             waits = f"{blocker_id} waits for {bead_id} already, so {bead_id} cannot wait for it"
             raise Conflict(waits, resource="bead", id=bead_id)
         added = 0 if found[blocker_id].outcome == "done" else 1
-        return await _one(db, sql.DEPEND, bead_id, blocker_id, added)
+        row = await _changed(db, sql.DEPEND, caller, bead_id, blocker_id, added)
+        assert row is not None
+        return bead_of(row)
 
 
-async def claim(db: Connection, bead_id: str, actor: str, lease: float | None) -> Bead:
+async def claim(db: Connection, bead_id: str, actor: str, lease: float | None, caller: Caller | None) -> Bead:
     while True:
-        row = await db.fetchrow(sql.CLAIM, bead_id, actor, lease)
+        row = await _changed(db, sql.CLAIM, caller, bead_id, actor, lease)
         if row is not None:
             return bead_of(row)
         bead, now = await _look(db, bead_id)
@@ -117,10 +128,12 @@ async def claim(db: Connection, bead_id: str, actor: str, lease: float | None) -
             return bead
 
 
-async def claim_ready(db: Connection, parent_id: str | None, actor: str, lease: float | None) -> Bead | None:
+async def claim_ready(
+    db: Connection, parent_id: str | None, actor: str, lease: float | None, caller: Caller | None
+) -> Bead | None:
     named = parent_id is not None
     while True:
-        row = await db.fetchrow(_CLAIM_READY[named], parent_id, actor, lease)
+        row = await _changed(db, _CLAIM_READY[named], caller, parent_id, actor, lease)
         assert row is not None
         if row[0] is not None:
             return bead_of(row)
@@ -132,17 +145,17 @@ async def claim_ready(db: Connection, parent_id: str | None, actor: str, lease: 
             return None
 
 
-async def renew(db: Connection, bead_id: str, lease: float, fence: int | None) -> Bead:
+async def renew(db: Connection, bead_id: str, lease: float, fence: int | None, caller: Caller | None) -> Bead:
     while True:
-        row = await db.fetchrow(sql.RENEW, bead_id, lease, _known(fence))
+        row = await _changed(db, sql.RENEW, caller, bead_id, lease, _known(fence))
         if row is not None:
             return bead_of(row)
         _rules.check_renewal(await find(db, bead_id), fence)
 
 
-async def release(db: Connection, bead_id: str, actor: str | None, fence: int | None) -> Bead:
+async def release(db: Connection, bead_id: str, actor: str | None, fence: int | None, caller: Caller | None) -> Bead:
     while True:
-        row = await db.fetchrow(sql.RELEASE, bead_id, actor, _known(fence))
+        row = await _changed(db, sql.RELEASE, caller, bead_id, actor, _known(fence))
         if row is not None:
             return bead_of(row)
         bead = await find(db, bead_id)
@@ -150,9 +163,17 @@ async def release(db: Connection, bead_id: str, actor: str | None, fence: int | 
             return bead
 
 
-async def close(db: Connection, bead_id: str, outcome: str, reason: str, actor: str | None, fence: int | None) -> Bead:
+async def close(
+    db: Connection,
+    bead_id: str,
+    outcome: str,
+    reason: str,
+    actor: str | None,
+    fence: int | None,
+    caller: Caller | None,
+) -> Bead:
     while True:
-        row = await db.fetchrow(sql.CLOSE, bead_id, outcome, reason, actor, _known(fence))
+        row = await _changed(db, sql.CLOSE, caller, bead_id, outcome, reason, actor, _known(fence))
         if row is not None:
             return bead_of(row)
         bead = await find(db, bead_id)
@@ -214,9 +235,3 @@ def _remembered(key: str, request: str, row: Any) -> Bead:
 def _known(fence: int | None) -> int | None:
     """*fence*, or one that no bead has for a number that no column can hold."""
     return -1 if fence is not None and fence >= 1 << 63 else fence
-
-
-async def _one(db: Connection, statement: str, *values: Any) -> Bead:
-    row = await db.fetchrow(statement, *values)
-    assert row is not None
-    return bead_of(row)

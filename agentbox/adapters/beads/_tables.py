@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from agentbox.adapters._sqlite import upgrade
+from agentbox.adapters._time import instant
 from agentbox_contracts.beads import Bead
-from agentbox_contracts.errors import AdapterUnavailable
 
-__all__ = ["COLUMNS", "bead_of", "instant", "micros", "migrate"]
+__all__ = ["COLUMNS", "bead_of", "migrate"]
 
 # `ready` is what get_ready and claim_ready walk: 1 for open beads that wait for nothing, and for those whose lease was
 # found expired. It is kept by every write, so that finding work costs the same in a store of any size.
@@ -67,7 +67,22 @@ CREATE TABLE once (
 CREATE INDEX once_age ON once (created_at);
 """
 
-MIGRATIONS = (VERSION_1,)
+# AUTOINCREMENT, because a number that came back would let one carrier forget what another has yet to deliver.
+VERSION_2 = """
+CREATE TABLE outbox (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    uid TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))),
+    type TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    session_id TEXT,
+    execution_id TEXT,
+    data TEXT NOT NULL
+);
+CREATE TABLE carrier (one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, until INTEGER NOT NULL)
+"""
+
+MIGRATIONS = (VERSION_1, VERSION_2)
 
 COLUMNS = (
     "id, uid, kind, title, description, status, priority, parent, tags, metadata, depends_on, open_blockers, "
@@ -75,33 +90,12 @@ COLUMNS = (
     "closed_by, closed_at"
 )
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _decode = msgspec.json.decode
 
 
 def migrate(db: sqlite3.Connection) -> None:
     """Create or upgrade the tables, in the transaction that is open. Raises AdapterUnavailable for a newer store."""
-    db.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL)")
-    have = db.execute("SELECT coalesce(max(version), 0) FROM version").fetchone()[0]
-    if have > len(MIGRATIONS):
-        raise AdapterUnavailable(
-            f"the beads store has version {have}, and this agentbox knows up to {len(MIGRATIONS)}; use a newer agentbox"
-        )
-    for number, script in enumerate(MIGRATIONS[have:], start=have + 1):
-        for statement in script.split(";"):
-            db.execute(statement)
-        db.execute("INSERT INTO version VALUES (?, ?)", (number, datetime.now(UTC).isoformat()))
-
-
-def micros(moment: datetime) -> int:
-    """A moment as whole microseconds since 1970."""
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def instant(value: int | None) -> datetime | None:
-    """Microseconds since 1970 as a moment."""
-    return None if value is None else _EPOCH + timedelta(microseconds=value)
+    upgrade(db, "beads", MIGRATIONS)
 
 
 def bead_of(row: tuple[Any, ...]) -> Bead:
@@ -128,8 +122,8 @@ def bead_of(row: tuple[Any, ...]) -> Bead:
         outcome=row[17],
         reason=row[18],
         created_by=row[19],
-        created_at=_EPOCH + timedelta(microseconds=row[20]),
-        updated_at=_EPOCH + timedelta(microseconds=row[21]),
+        created_at=instant(row[20]),
+        updated_at=instant(row[21]),
         closed_by=row[22],
         closed_at=instant(row[23]),
     )

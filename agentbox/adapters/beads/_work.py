@@ -1,4 +1,8 @@
-"""What beads promise, as functions of a connection inside a transaction."""
+"""
+What beads promise, as functions of a connection inside a transaction.
+
+Each change is told to *tell* where there is one: the fact is on disk when the change is, and not otherwise.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from agentbox.adapters.beads import _rules
+from agentbox.adapters._time import micros
+from agentbox.adapters.beads import _facts, _rules
 from agentbox.adapters.beads._ids import uuid7
-from agentbox.adapters.beads._tables import COLUMNS, bead_of, micros
+from agentbox.adapters.beads._outbox import Tell
+from agentbox.adapters.beads._tables import COLUMNS, bead_of
 from agentbox_contracts.beads import Bead
 from agentbox_contracts.contract import Page
 from agentbox_contracts.errors import Conflict, InvalidInput
@@ -52,7 +58,9 @@ def find(db: sqlite3.Connection, bead_id: str) -> Bead:
     return bead_of(row)
 
 
-def create(db: sqlite3.Connection, ids: Iterator[str], now: datetime, fields: dict[str, Any]) -> Bead:
+def create(
+    db: sqlite3.Connection, ids: Iterator[str], now: datetime, fields: dict[str, Any], tell: Tell | None
+) -> Bead:
     """Insert a bead under the first free id of *ids*."""
     parent = fields.get("parent_id")
     moment = micros(now)
@@ -79,7 +87,10 @@ def create(db: sqlite3.Connection, ids: Iterator[str], now: datetime, fields: di
             ),
         ).fetchone()
         if row is not None:
-            return bead_of(row)
+            bead = bead_of(row)
+            if tell is not None:
+                tell(db, moment, bead.id, _facts.created(bead))
+            return bead
     raise Conflict("no id is free")
 
 
@@ -94,7 +105,7 @@ def child_ids(db: sqlite3.Connection, parent_id: str) -> Iterator[str]:
         yield f"{parent_id}.{number}"
 
 
-def depend(db: sqlite3.Connection, bead_id: str, blocker_id: str, now: datetime) -> Bead:
+def depend(db: sqlite3.Connection, bead_id: str, blocker_id: str, now: datetime, tell: Tell | None) -> Bead:
     if bead_id == blocker_id:
         raise InvalidInput(f"{bead_id} cannot wait for itself", resource="bead", id=bead_id)
     bead, blocker = find(db, bead_id), find(db, blocker_id)
@@ -113,6 +124,8 @@ def depend(db: sqlite3.Connection, bead_id: str, blocker_id: str, now: datetime)
         f" ready = CASE WHEN ?2 THEN 0 ELSE ready END WHERE id = ? RETURNING {COLUMNS}",
         (encode([*bead.depends_on, blocker_id]).decode(), added, micros(now), bead_id),
     ).fetchone()
+    if tell is not None:
+        tell(db, micros(now), bead_id, _facts.depends(bead, blocker_id))
     return bead_of(row)
 
 
@@ -121,11 +134,16 @@ def waits(db: sqlite3.Connection, bead_id: str, blocker_id: str) -> bool:
     return db.execute(_WAITING, (bead_id, blocker_id)).fetchone() is not None
 
 
-def claim(db: sqlite3.Connection, bead_id: str, actor: str, lease: float | None, now: datetime) -> Bead:
+def claim(
+    db: sqlite3.Connection, bead_id: str, actor: str, lease: float | None, now: datetime, tell: Tell | None
+) -> Bead:
     moment = micros(now)
     row = db.execute(CLAIM, (actor, moment, _until(moment, lease), bead_id)).fetchone()
     if row is not None:
-        return bead_of(row)
+        bead = bead_of(row)
+        if tell is not None:
+            tell(db, moment, bead_id, _facts.claimed(bead))
+        return bead
     bead = find(db, bead_id)
     is_held = _rules.is_held(bead, actor, now)
     assert is_held, "the statement above claims what can be claimed"
@@ -133,11 +151,11 @@ def claim(db: sqlite3.Connection, bead_id: str, actor: str, lease: float | None,
 
 
 def claim_ready(
-    db: sqlite3.Connection, parent: str | None, actor: str, lease: float | None, now: datetime
+    db: sqlite3.Connection, parent: str | None, actor: str, lease: float | None, now: datetime, tell: Tell | None
 ) -> Bead | None:
     sweep(db, now)
     found = ready(db, parent, 1, now)
-    return claim(db, found[0].id, actor, lease, now) if found else None
+    return claim(db, found[0].id, actor, lease, now, tell) if found else None
 
 
 def ready(db: sqlite3.Connection, parent: str | None, limit: int, now: datetime) -> list[Bead]:
@@ -159,23 +177,33 @@ def sweep(db: sqlite3.Connection, now: datetime) -> None:
     db.execute(f"UPDATE bead SET ready = 1 WHERE {_EXPIRED}", (micros(now),))
 
 
-def renew(db: sqlite3.Connection, bead_id: str, lease: float, fence: int | None, now: datetime) -> Bead:
+def renew(
+    db: sqlite3.Connection, bead_id: str, lease: float, fence: int | None, now: datetime, tell: Tell | None
+) -> Bead:
     _rules.check_renewal(find(db, bead_id), fence)
     moment = micros(now)
-    return _update(db, bead_id, "lease_until = ?, updated_at = ?, ready = 0", _until(moment, lease), moment)
+    bead = _update(db, bead_id, "lease_until = ?, updated_at = ?, ready = 0", _until(moment, lease), moment)
+    if tell is not None:
+        tell(db, moment, bead_id, _facts.renewed(bead))
+    return bead
 
 
-def release(db: sqlite3.Connection, bead_id: str, actor: str | None, fence: int | None, now: datetime) -> Bead:
+def release(
+    db: sqlite3.Connection, bead_id: str, actor: str | None, fence: int | None, now: datetime, tell: Tell | None
+) -> Bead:
     bead = find(db, bead_id)
     if _rules.is_released(bead, actor, fence):
         return bead
-    return _update(
+    released = _update(
         db,
         bead_id,
         "status = 'open', holder = NULL, claimed_at = NULL, lease_until = NULL, updated_at = ?,"
         " ready = open_blockers = 0 AND open_children = 0",
         micros(now),
     )
+    if tell is not None:
+        tell(db, micros(now), bead_id, _facts.released(released))
+    return released
 
 
 def close(
@@ -186,6 +214,7 @@ def close(
     actor: str | None,
     fence: int | None,
     now: datetime,
+    tell: Tell | None,
 ) -> Bead:
     bead = find(db, bead_id)
     if _rules.is_closed(bead, outcome, actor, fence):
@@ -211,6 +240,8 @@ def close(
             " WHERE id IN (SELECT bead FROM dependency WHERE blocker = ?)",
             (bead_id,),
         )
+    if tell is not None:
+        tell(db, moment, bead_id, _facts.closed(closed))
     return closed
 
 

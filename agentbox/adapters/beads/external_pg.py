@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import attrs
 from msgspec import Meta
 
 from agentbox.adapters._postgres import Postgres, PostgresSettings
-from agentbox.adapters.beads import _pg_merge, _pg_work, _rules
+from agentbox.adapters.beads import _pg_merge, _pg_outbox, _pg_work, _rules
+from agentbox.adapters.beads._facts import Caller
 from agentbox.adapters.beads._ids import short_ids
+from agentbox.adapters.beads._jsonl import Record
 from agentbox.adapters.beads._pg_tables import MIGRATIONS, SESSION
-from agentbox.adapters.beads._plan import exchange
+from agentbox.adapters.beads._plan import Plan, exchange
 from agentbox_contracts.beads import CONTRACT, Bead, Beads, SyncReport
 from agentbox_contracts.contract import BaseAdapter, Durability, Health, Page
 from agentbox_contracts.errors import AgentboxError
+from agentbox_contracts.outbox import Letter
 
 if TYPE_CHECKING:
     from agentbox.adapters._postgres import Connection
 
 __all__ = ["Adapter", "PostgresBeads", "PostgresBeadsSettings"]
+
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +62,8 @@ class PostgresBeads(BaseAdapter, Beads):
         super().__init__(slot=slot, impl=impl, config=config, logger=logger)
         self._ids = ids
         self._db = Postgres(config, migrations=MIGRATIONS, logger=logger, session=SESSION)
+        self.tells = False
+        self.ring: Callable[[], None] = lambda: None
 
     @property
     def location(self) -> str:
@@ -105,7 +112,9 @@ class PostgresBeads(BaseAdapter, Beads):
             "actor": actor,
         }
         _rules.check_metadata(metadata)
-        made = await self._keyed("create", fields, key, lambda db: _pg_work.create_epic(db, self._ids(), fields))
+        caller = self._caller()
+        act: _Act = lambda db: _pg_work.create_epic(db, self._ids(), fields, caller)  # noqa: E731
+        made = await self._keyed("create", fields, key, act)
         assert made is not None
         return made
 
@@ -131,9 +140,11 @@ class PostgresBeads(BaseAdapter, Beads):
             "actor": actor,
         }
         _rules.check_metadata(metadata)
+        caller = self._caller()
+        act: _Act = lambda db: _pg_work.create_child(db, parent_id, fields, caller)  # noqa: E731
         while True:
             try:
-                made = await self._keyed("create", fields, key, lambda db: _pg_work.create_child(db, parent_id, fields))
+                made = await self._keyed("create", fields, key, act)
             except _pg_work.NumberTaken:
                 await self._db.write(lambda db: _pg_work.skip_number(db, parent_id))
             else:
@@ -143,15 +154,27 @@ class PostgresBeads(BaseAdapter, Beads):
     async def _keyed(self, method: str, arguments: dict[str, Any], key: str | None, act: _Act) -> Bead | None:
         """Do *act*, once for each *key*; with one it can be done again when the connection is lost."""
         if key is None:
-            return await self._db.write(act)
+            return await self._write(act)
         request = _rules.fingerprint(method, arguments)
-        return await self._db.write(lambda db: _pg_work.once(db, key, request, lambda: act(db)), again=True)
+        return await self._write(lambda db: _pg_work.once(db, key, request, lambda: act(db)), again=True)
+
+    def _caller(self) -> Caller | None:
+        return Caller.now() if self.tells else None
+
+    async def _write(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = False) -> T:
+        """As the database writes it; then whoever carries the outbox is told that something may be in it."""
+        result = await self._db.write(work, again=again)
+        if self.tells:
+            self.ring()
+        return result
 
     async def add_dependency(self, bead_id: str, *, blocker_id: str) -> Bead:
-        return await self._db.write(lambda db: _pg_work.depend(db, bead_id, blocker_id))
+        caller = self._caller()
+        return await self._write(lambda db: _pg_work.depend(db, bead_id, blocker_id, caller))
 
     async def claim(self, bead_id: str, *, actor: str, lease_seconds: float | None = None) -> Bead:
-        return await self._db.write(lambda db: _pg_work.claim(db, bead_id, actor, lease_seconds))
+        caller = self._caller()
+        return await self._write(lambda db: _pg_work.claim(db, bead_id, actor, lease_seconds, caller))
 
     async def claim_ready(
         self,
@@ -162,14 +185,17 @@ class PostgresBeads(BaseAdapter, Beads):
         key: str | None = None,
     ) -> Bead | None:
         arguments = {"actor": actor, "parent_id": parent_id, "lease_seconds": lease_seconds}
-        act: _Act = lambda db: _pg_work.claim_ready(db, parent_id, actor, lease_seconds)  # noqa: E731
+        caller = self._caller()
+        act: _Act = lambda db: _pg_work.claim_ready(db, parent_id, actor, lease_seconds, caller)  # noqa: E731
         return await self._keyed("claim_ready", arguments, key, act)
 
     async def renew(self, bead_id: str, *, lease_seconds: float, fence: int | None = None) -> Bead:
-        return await self._db.write(lambda db: _pg_work.renew(db, bead_id, lease_seconds, fence))
+        caller = self._caller()
+        return await self._write(lambda db: _pg_work.renew(db, bead_id, lease_seconds, fence, caller))
 
     async def release(self, bead_id: str, *, actor: str | None = None, fence: int | None = None) -> Bead:
-        return await self._db.write(lambda db: _pg_work.release(db, bead_id, actor, fence))
+        caller = self._caller()
+        return await self._write(lambda db: _pg_work.release(db, bead_id, actor, fence, caller))
 
     async def close(
         self,
@@ -180,7 +206,8 @@ class PostgresBeads(BaseAdapter, Beads):
         actor: str | None = None,
         fence: int | None = None,
     ) -> Bead:
-        return await self._db.write(lambda db: _pg_work.close(db, bead_id, outcome, reason, actor, fence))
+        caller = self._caller()
+        return await self._write(lambda db: _pg_work.close(db, bead_id, outcome, reason, actor, fence, caller))
 
     async def get_ready(self, *, parent_id: str | None = None, limit: int = 100) -> list[Bead]:
         return await self._db.read(lambda db: _pg_work.ready(db, parent_id, limit))
@@ -192,14 +219,23 @@ class PostgresBeads(BaseAdapter, Beads):
         return await self._db.read(lambda db: _pg_work.children(db, bead_id, limit, after))
 
     async def sync(self, path: str, *, direction: Literal["both", "import", "export"] = "both") -> SyncReport:
-        return await exchange(
-            path, direction, lambda records: self._db.write(lambda db: _pg_merge.merge(db, records, direction))
-        )
+        caller = self._caller()
+
+        def merge(records: list[Record]) -> Awaitable[Plan]:
+            return self._write(lambda db: _pg_merge.merge(db, records, direction, caller))
+
+        return await exchange(path, direction, merge)
+
+    async def outbox_next(self, *, carrier: str, delivered: Sequence[int] = (), limit: int = 500) -> list[Letter]:
+        """As `Outbox` has it. Looking into an empty one writes nothing."""
+        return await self._db.write(lambda db: _pg_outbox.unsent(db, carrier, delivered, limit), again=True)
+
+    async def outbox_leave(self, *, carrier: str) -> None:
+        """As `Outbox` has it."""
+        await self._db.write(lambda db: _pg_outbox.leave(db, carrier), again=True)
 
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     _Act = Callable[[Connection], Awaitable[Bead | None]]
 
 Adapter = PostgresBeads
