@@ -4,17 +4,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-root prove slo bench soak lint format schema docs wheel constraints clean
+.PHONY: demo test test-root prove slo bench bench-peers retrieval soak lint format schema docs wheel constraints clean
 
 demo: $(READY)
 	$(BIN)/agentbox demo
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n 2 --durations 12 $(ARGS)
 
-# What needs root or apt: failing disks and full ones.
+# What needs root or apt: failing disks and full ones, and sandboxes.
 test-root: $(READY)
-	command -v strace >/dev/null || { apt-get update -qq && apt-get install -y -qq strace; }
+	command -v strace bwrap | grep -c . | grep -qx 2 || { apt-get update -qq && apt-get install -y -qq strace bubblewrap; }
 	$(BIN)/pytest -m root tests/root $(ARGS)
 
 # Known-bad adapters against the suites: a clause that catches nothing proves nothing.
@@ -27,6 +27,19 @@ slo: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+# Memory beside other vector stores, in a venv of their own: they bring hundreds of megabytes.
+bench-peers: .venv-peers/.ready
+	.venv-peers/bin/python -m tests.bench.peers
+
+.venv-peers/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -e '.[vectors]' chromadb lancedb sqlite-vec apsw
+	@touch $@
+
+# How well searches find, on the documentation of a package in the index.
+retrieval: $(READY)
+	$(BIN)/python -m tests.bench.retrieval
 
 soak: $(READY)
 	$(BIN)/pytest -m soak --timeout 3600 -s $(ARGS)
@@ -65,4 +78,4 @@ constraints: $(READY)
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
 
 clean:
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-peers dist build .mypy_cache .ruff_cache .pytest_cache

@@ -33,6 +33,7 @@ CODES = {
     "E027": "The environment of a target is unknown or not supported yet.",
     "E028": "A setting that the adapter cannot do without is missing.",
     "W029": "The chosen adapter cannot be loaded here, so the app will not open (a warning of `agentbox validate`).",
+    "W030": "The orchestrator is off, and the app does not open without one (a warning: a single slot can be used).",
 }
 """Each code and what it means, in one sentence."""
 

@@ -44,7 +44,18 @@ class Facts:
 
 def check(facts: Facts, report: Report) -> None:
     """Note everything in *facts* that breaks a rule."""
-    for rule in (_external, _dsn, _bridge, _all_off, _local_in_client, _ports, _ranges, _urls, _targets):
+    for rule in (
+        _external,
+        _dsn,
+        _bridge,
+        _all_off,
+        _no_orchestrator,
+        _local_in_client,
+        _ports,
+        _ranges,
+        _urls,
+        _targets,
+    ):
         rule(facts, report)
 
 
@@ -106,6 +117,13 @@ def _all_off(facts: Facts, report: Report) -> None:
         "" if said else 'if that is meant, write mode = "standalone" in [federation]',
         severity="warning" if said else "error",
     )
+
+
+def _no_orchestrator(facts: Facts, report: Report) -> None:
+    if facts.adapters.get("orchestrator") == "off":
+        message = "orchestrator: it is off, and the app does not open without one"
+        remedy = 'write orchestrator = "local-process-manager", or leave the key out'
+        report.add("W030", _where(facts, "orchestrator"), message, remedy, severity="warning")
 
 
 def _local_in_client(facts: Facts, report: Report) -> None:

@@ -42,7 +42,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Names that existing manifests use, by slot, and the canonical name of each."""
 
-# Pods, memory and events become local-solid, embedded and local-jsonl when those adapters exist.
+# Pods become local-solid when that adapter exists.
 INHERITED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"external": ("url", "token"), "external-pg": ("dsn",), "stdio-bridge": ("command",)}
 )
@@ -52,8 +52,8 @@ STANDALONE: Mapping[str, str] = MappingProxyType(
     {
         "beads": "local-sqlite",
         "pods": "off",
-        "memory": "off",
-        "events": "off",
+        "memory": "embedded",
+        "events": "local-jsonl",
         "orchestrator": "local-process-manager",
     }
 )
@@ -130,6 +130,7 @@ class Policy:
         30.0
     )
     recover: Annotated[bool, Meta(description="Whether a slot that did not connect is tried again and again.")] = True
+    announce: Annotated[bool, Meta(description="Whether agentbox tells what it does as events of its own.")] = True
 
 
 @attrs.frozen(kw_only=True)
@@ -169,7 +170,7 @@ class Host:
     allowed_origins: Annotated[
         tuple[str, ...], Meta(description="Origins of pages whose scripts may call: `https://tools.example`.")
     ] = ()
-    body_bytes: Annotated[int, Meta(description="How long a body may be.", ge=1024, le=1_073_741_824)] = 4_194_304
+    body_bytes: Annotated[int, Meta(description="How long a body may be.", ge=1024, le=1_073_741_824)] = 8_388_608
     requests_per_second: Annotated[float, Meta(description="How many requests each token may make.", gt=0)] = 10_000.0
     shutdown_seconds: Annotated[Duration, Meta(description="How long requests under way may take at the end.")] = 10.0
     tls_cert: Annotated[

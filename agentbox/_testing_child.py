@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from agentbox._testing_open import open_slot
 from agentbox.dispatch import Dispatched
+from agentbox_contracts import contract_of
 from agentbox_contracts.errors import AgentboxError
 from agentbox_contracts.suites.opening import Crash
 from agentbox_contracts.wire import encode, problem_of
@@ -42,7 +45,8 @@ class Crashing:
 
 
 async def _called(adapter: Dispatched, request: dict[str, Any], crashing: Crashing) -> Any:
-    name, arguments = request["method"], request["arguments"]
+    name = request["method"]
+    arguments = _arguments(contract_of(adapter.slot).methods[name].arguments, request["arguments"])
     if not crashing.counted(name):
         return await getattr(adapter, name)(**arguments)
     crashing.at("received")
@@ -53,6 +57,14 @@ async def _called(adapter: Dispatched, request: dict[str, Any], crashing: Crashi
     result = await call
     crashing.at("done")
     return result
+
+
+def _arguments(struct: type[msgspec.Struct], given: dict[str, Any]) -> dict[str, Any]:
+    """What came as JSON as the method's own types, such as bytes; as it came where it is nothing of the kind."""
+    try:
+        return msgspec.structs.asdict(msgspec.convert(given, struct))
+    except msgspec.ValidationError:
+        return given  # dispatch says what is wrong
 
 
 async def _answered(adapter: Dispatched, line: bytes, crashing: Crashing) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from agentbox import __version__, metrics, recovery, resolver
 from agentbox import manifest as manifests
+from agentbox.announcing import announcing
 from agentbox.federation import skew
 from agentbox.manifest import Manifest
 from agentbox.resolver import Slot
@@ -27,7 +28,7 @@ from agentbox_contracts.memory import Memory
 from agentbox_contracts.orchestrator import Orchestrator
 from agentbox_contracts.pods import Pods
 
-__all__ = ["Adapters", "App", "HealthReport", "open_app"]
+__all__ = ["Adapters", "App", "HealthReport", "health_of", "open_app", "opened_slots", "require_orchestrator"]
 
 FORMAT = 1
 """The format of the state folder, in its VERSION file. Each store has a version of its own inside."""
@@ -67,11 +68,7 @@ class App:
 
     async def health(self) -> HealthReport:
         """A real look at every slot. A slot that is off by choice does not make the app degraded."""
-        async with asyncio.TaskGroup() as tasks:
-            probes = [tasks.create_task(resolver.probe(slot)) for slot in self.slots.values()]
-        slots = tuple(task.result() for task in probes)
-        degraded = any(probe.state == "degraded" for probe in slots)
-        return HealthReport(state="degraded" if degraded else "healthy", slots=slots)
+        return await health_of(self.slots.values())
 
     def meta(self) -> dict[str, Any]:
         """What is configured and what answers, slot by slot, as `/v1/meta` tells it."""
@@ -88,6 +85,15 @@ class App:
     def attach(self, host_app: Any) -> None:
         """Give *host_app* (Starlette, FastAPI, any object) the attribute `adapters`, for its handlers to use."""
         host_app.adapters = self.adapters
+
+
+async def health_of(slots: Iterable[Slot]) -> HealthReport:
+    """A real look at each of *slots*."""
+    async with asyncio.TaskGroup() as tasks:
+        probes = [tasks.create_task(resolver.probe(slot)) for slot in slots]
+    found = tuple(task.result() for task in probes)
+    degraded = any(probe.state == "degraded" for probe in found)
+    return HealthReport(state="degraded" if degraded else "healthy", slots=found)
 
 
 @asynccontextmanager
@@ -107,25 +113,37 @@ async def open_app(
         OrchestratorRequired: The orchestrator is off or did not start.
     """
     chosen = await asyncio.to_thread(_read, manifest, overrides)
-    slots = {name: resolver.build(chosen, name) for name in SLOTS}
-    _require_orchestrator(slots["orchestrator"])
-    await asyncio.to_thread(prepare_state, chosen.state)
     async with AsyncExitStack() as stack:
         if chosen.observability.otlp_endpoint or chosen.observability.metrics_port:
             from agentbox import telemetry
 
             stack.enter_context(telemetry.exporting(chosen.observability))
+        slots = await stack.enter_async_context(opened_slots(chosen, first=require_orchestrator))
+        require_orchestrator(slots)
+        for warning in chosen.warnings:
+            log.warning("manifest", extra={"problem": str(warning)})
+        announcer = await stack.enter_async_context(announcing(chosen, slots))
+        if chosen.policy.recover:
+            tell = announcer.changed if announcer is not None else None
+            stack.push_async_callback(_stopped, asyncio.create_task(recovery.watch(chosen, slots.values(), tell)))
+        yield App(manifest=chosen, adapters=_adapters(slots), slots=slots)
+
+
+@asynccontextmanager
+async def opened_slots(
+    manifest: Manifest, *, first: Callable[[Mapping[str, Slot]], None] = lambda _: None
+) -> AsyncIterator[Mapping[str, Slot]]:
+    """All slots of *manifest*, connected if they can be. *first* may refuse before anything is touched."""
+    slots = {name: resolver.build(manifest, name) for name in SLOTS}
+    first(slots)
+    await asyncio.to_thread(prepare_state, manifest.state)
+    async with AsyncExitStack() as stack:
         for slot in slots.values():
             stack.push_async_callback(_bounded, slot.adapter.disconnect, slot.name)
         async with asyncio.TaskGroup() as tasks:
             for slot in slots.values():
                 tasks.create_task(resolver.connect(slot))
-        _require_orchestrator(slots["orchestrator"])
-        for warning in chosen.warnings:
-            log.warning("manifest", extra={"problem": str(warning)})
-        if chosen.policy.recover:
-            stack.push_async_callback(_stopped, asyncio.create_task(recovery.watch(chosen, slots.values())))
-        yield App(manifest=chosen, adapters=_adapters(slots), slots=slots)
+        yield slots
 
 
 async def _stopped(task: asyncio.Task[None]) -> None:
@@ -172,7 +190,9 @@ def _read(manifest: str | Path | Manifest | None, overrides: Mapping[str, Any] |
     return manifests.load(manifest, overrides=overrides)
 
 
-def _require_orchestrator(slot: Slot) -> None:
+def require_orchestrator(slots: Mapping[str, Slot]) -> None:
+    """Raise OrchestratorRequired, which says what to do, when the orchestrator is off or did not start."""
+    slot = slots["orchestrator"]
     if slot.failure:
         raise OrchestratorRequired(
             f"the orchestrator is required and {slot.failure}; "
@@ -209,6 +229,8 @@ def _meta_of(slot: Slot) -> dict[str, Any]:
         "skew": skew(slot.name, slot.adapter.contract_version),
         "capabilities": sorted(slot.adapter.capabilities),
         "durability": slot.adapter.durability,
+        "limits": dict(slot.adapter.limits),
+        "advice": slot.adapter.advice,
         "location": slot.adapter.location,
         "reason": slot.failure,
     }

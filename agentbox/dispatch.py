@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import update_wrapper
 from time import perf_counter
@@ -77,7 +77,7 @@ class _Line:
         self.attributes = {"adapter.impl": impl}
         self.outcomes = metrics.Outcomes(self.slot, self.method, impl)
         self.seconds = metrics.SECONDS.labels(self.slot, self.method, impl).observe
-        self.items = metrics.ITEMS.labels(self.slot, self.method, impl).inc
+        self.items = metrics.ITEMS.labels(self.slot, self.method, impl)
 
     def start_span(self) -> Span:
         attributes = self.attributes
@@ -202,9 +202,10 @@ def _stream(line: _Line, check: Checker | None) -> Callable[..., AsyncIterator[A
             if line.redact is not None:
                 kwargs = line.redact(line.slot, line.method, kwargs)
             async with aclosing(line.call(*args, **kwargs)) as items:
-                async for item in items:
-                    line.items()
-                    yield item
+                with metrics.tallied(line.items) as tally:
+                    async for item in items:
+                        tally.count += 1
+                        yield item
             outcome = "ok"
         except GeneratorExit:
             outcome = "ok"
@@ -278,6 +279,14 @@ class Dispatched:
     @property
     def location(self) -> str | None:
         return self.adapter.location
+
+    @property
+    def advice(self) -> str:
+        return self.adapter.advice
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        return self.adapter.limits
 
     async def connect(self) -> None:
         await self.adapter.connect()

@@ -79,6 +79,11 @@ class Manifest:
     _dsn: Secret | None = attrs.field(repr=False, eq=False)
     _source: Source = attrs.field(repr=False, eq=False)
 
+    @property
+    def announces(self) -> bool:
+        """Whether agentbox tells what it does: when there is somewhere to tell it, and the policy does not forbid."""
+        return self.policy.announce and self.adapters["events"].impl != "off"
+
     def settings(self, slot: str, impl: str, cls: type[S]) -> S:
         """
         The table `[<slot>.<impl>]` as *cls*, relative paths inside the state folder.

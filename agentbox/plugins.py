@@ -11,7 +11,7 @@ from typing import Any
 from agentbox_contracts.contract import BaseAdapter
 from agentbox_contracts.errors import BootError, UnknownAdapter
 
-__all__ = ["adapter_class", "adapter_names", "load"]
+__all__ = ["adapter_class", "adapter_names", "load", "missing", "unknown"]
 
 # Which extra brings which module, so that a missing one can be named.
 EXTRAS = {
@@ -19,12 +19,15 @@ EXTRAS = {
     "nats": "nats",
     "starlette": "host",
     "uvicorn": "host",
+    "uvloop": "host",
+    "httptools": "host",
     "usearch": "vectors",
     "numpy": "vectors",
     "pyoxigraph": "pods",
     "websockets": "pods",
     "mcp": "mcp",
     "pytest": "suite",
+    "pytest_asyncio": "suite",
     "hypothesis": "suite",
     "opentelemetry.exporter": "otlp",
 }
@@ -44,7 +47,7 @@ def adapter_class(slot: str, impl: str) -> type[BaseAdapter]:
             found: type[BaseAdapter] = importlib.import_module(module).Adapter
         except ModuleNotFoundError as error:
             if error.name != module:
-                raise _missing(f"{slot} {impl!r}", error) from error
+                raise missing(f"{slot} {impl!r}", error) from error
         else:
             return found
     if _point(f"agentbox.{slot}", impl) is not None:
@@ -74,7 +77,7 @@ def load(group: str, name: str) -> Any:
     try:
         return point.load()
     except ModuleNotFoundError as error:
-        raise _missing(f"{group} {name!r}", error) from error
+        raise missing(f"{group} {name!r}", error) from error
     except (ImportError, AttributeError) as error:
         raise BootError(f"{group}: {name!r} ({point.value}) cannot be imported: {error}", id=name) from error
 
@@ -101,7 +104,8 @@ def _checked(slot: str, impl: str, found: Any) -> type[BaseAdapter]:
     return found
 
 
-def _missing(what: str, error: ModuleNotFoundError) -> BootError:
+def missing(what: str, error: ModuleNotFoundError) -> BootError:
+    """The error for a module that *what* needs and that is not installed, with what to install."""
     name = error.name or str(error)
     extra = next((extra for module, extra in EXTRAS.items() if name == module or name.startswith(f"{module}.")), None)
     remedy = f"pip install 'agentbox[{extra}]'" if extra else f"install the package that provides {name!r}"

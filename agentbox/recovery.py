@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agentbox import resolver
 from agentbox.manifest import Manifest
@@ -16,19 +16,22 @@ __all__ = ["watch"]
 
 log = logging.getLogger("agentbox.recovery")
 
+Tell = Callable[[Slot, str, str], None]
+"""Told of a slot, its new state and the reason."""
+
 LOOK_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 
 
-async def watch(manifest: Manifest, slots: Iterable[Slot]) -> None:
+async def watch(manifest: Manifest, slots: Iterable[Slot], tell: Tell | None = None) -> None:
     """Watch every slot that is on, until cancelled: bring back what failed, and tell each change of health."""
     async with asyncio.TaskGroup() as tasks:
         for slot in slots:
             if slot.choice.impl != "off":
-                tasks.create_task(_watch(manifest, slot))
+                tasks.create_task(_watch(manifest, slot, tell))
 
 
-async def _watch(manifest: Manifest, slot: Slot) -> None:
+async def _watch(manifest: Manifest, slot: Slot, tell: Tell | None) -> None:
     state, tries = ("degraded" if slot.failure else "healthy"), 0
     while True:
         await asyncio.sleep(_pause(tries) if slot.failure else LOOK_SECONDS)
@@ -39,6 +42,8 @@ async def _watch(manifest: Manifest, slot: Slot) -> None:
             fields = {"slot": slot.name, "impl": slot.choice.impl, "reason": found.reason}
             log.log(level, "slot recovered" if found.state == "healthy" else "slot degraded", extra=fields)
             state = found.state
+            if tell is not None:
+                tell(slot, state, found.reason)
 
 
 async def _revived(manifest: Manifest, slot: Slot) -> bool:

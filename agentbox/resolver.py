@@ -16,6 +16,7 @@ from agentbox.manifest import Choice, Manifest
 from agentbox_contracts import contract_of
 from agentbox_contracts.contract import BaseAdapter, Health, Probe, Settings, State
 from agentbox_contracts.errors import AgentboxError, ContractMismatch
+from agentbox_contracts.outbox import Outbox
 
 __all__ = ["Slot", "build", "connect", "degrade", "probe", "revive"]
 
@@ -58,6 +59,8 @@ def build(manifest: Manifest, slot: str, *, derive: Callable[[AdapterClass], Ada
         cls = derive(cls)
     settings = manifest.settings(slot, choice.impl, cls.settings_class)
     adapter = _construct(cls, slot, choice.impl, settings)
+    if isinstance(adapter, Outbox):
+        adapter.tells = manifest.announces
     accepts = next((r for name, r in manifest.federation.accepts.items() if name == slot), contract.accepts)
     check_version(slot, adapter.contract_version, accepts, who=f"adapter {choice.impl!r}")
     return Slot(
@@ -108,7 +111,7 @@ def degrade(slot: Slot, reason: str) -> None:
     """Put the off adapter behind *slot* and keep *reason*."""
     slot.failure = reason
     stand_in = _construct(plugins.adapter_class(slot.name, "off"), slot.name, "off", Settings())
-    stand_in.reason = reason  # type: ignore[attr-defined]
+    stand_in.reason, stand_in.has_failed = reason, True  # type: ignore[attr-defined]
     slot.adapter.swap(stand_in)
     log.error("slot degraded", extra={"slot": slot.name, "impl": slot.choice.impl, "reason": reason})
 

@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import attrs
 import httpx
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from agentbox.adapters._retry import Retries, pause
@@ -30,7 +32,7 @@ from agentbox_contracts.errors import (
 )
 from agentbox_contracts.wire import decode, encode, error_of
 
-__all__ = ["Client", "HttpSettings"]
+__all__ = ["Answer", "Client", "Endpoint", "HttpSettings"]
 
 T = TypeVar("T")
 
@@ -70,14 +72,22 @@ class Client:
 
     async def open(self) -> dict[str, Any]:
         """Make the pool and shake hands. What the host says of the slot; raises when the two cannot work together."""
-        if self._http is None:
-            limits = httpx.Limits(max_connections=self._settings.pool_size)
-            timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)
-            verify = await asyncio.to_thread(self._certificates) if self.url.startswith("https") else False
-            self._http = httpx.AsyncClient(base_url=self.url, limits=limits, timeout=timeout, verify=verify)
+        await self.connect()
         meta = await self._retried(lambda: self._exchange("GET", "/v1/meta"), safe=True)
         slot: dict[str, Any] = self.read(meta, _Meta).slots[self._contract.slot]
         return slot
+
+    async def connect(self) -> None:
+        """Make the pool, if there is none."""
+        if self._http is None:
+            limits = httpx.Limits(max_connections=self._settings.pool_size)
+            timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)
+            verify = (
+                await asyncio.to_thread(_certificates, self._settings.ca_file)
+                if self.url.startswith("https")
+                else False
+            )
+            self._http = httpx.AsyncClient(base_url=self.url, limits=limits, timeout=timeout, verify=verify)
 
     async def close(self) -> None:
         """Close the pool. A second time does nothing."""
@@ -101,6 +111,11 @@ class Client:
         data = await self._retried(lambda: self._exchange(verb, path, params=query, content=body), safe=safe)
         return self.read(data, method.result)
 
+    @staticmethod
+    def never_sent(error: AgentboxError) -> bool:
+        """Whether a call that failed with *error* has surely not been carried out, because it never left."""
+        return isinstance(error.__cause__, NEVER_SENT)
+
     def read(self, data: bytes, type: Any) -> Any:
         """An answer as a value of *type*. That it is none is the host's fault, and no InvalidInput of the caller's."""
         try:
@@ -112,6 +127,10 @@ class Client:
         """Send *content* as it is. Safe to repeat."""
         send = lambda: self._exchange("POST", path, params=params, content=content, headers=headers)  # noqa: E731
         return await self._retried(send, safe=True)
+
+    async def send(self, path: str, content: bytes, headers: dict[str, str]) -> bytes:
+        """Send *content* as it is, once."""
+        return await self._exchange("POST", path, content=content, headers=headers)
 
     async def stream(self, name: str, /, **arguments: Any) -> AsyncIterator[Any]:
         """The port's stream *name*. A connection that breaks is made anew and goes on behind the last event."""
@@ -138,28 +157,28 @@ class Client:
     ) -> AsyncGenerator[tuple[str | None, bytes], None]:
         """Cursor and data of each event of one connection. Raises _Cut when it ends before the stream has."""
         timeout = httpx.Timeout(None, connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
-        headers = headers | self._headers()
+        headers = headers | self._headers() | {"Accept": "text/event-stream"}
         try:
             async with self._pool().stream(verb, path, params=query, headers=headers, timeout=timeout) as response:
                 if response.status_code != 200:
                     self._raise(response.status_code, await response.aread())
                 cursor: str | None = None
-                kind, data = "", b""
-                async for line in response.aiter_lines():
-                    field, _, value = line.partition(": ")
-                    if field == "id":
-                        cursor = value
-                    elif field == "event":
+                kind, data = b"", b""
+                async for line in _lines(response):
+                    field, _, value = line.partition(b": ")
+                    if field == b"id":
+                        cursor = value.decode()
+                    elif field == b"event":
                         kind = value
-                    elif field == "data":
-                        data = value.encode()
+                    elif field == b"data":
+                        data = value
                     elif not line and data:
-                        if kind == "end":
+                        if kind == b"end":
                             return
-                        if kind == "problem":
+                        if kind == b"problem":
                             raise error_of(self.read(data, dict[str, Any]))
                         yield cursor, data
-                        kind, data = "", b""
+                        kind, data = b"", b""
         except httpx.HTTPError as error:
             raise _Cut(str(error) or type(error).__name__) from error
         raise _Cut("the host closed the connection")
@@ -168,7 +187,7 @@ class Client:
         """*attempt*, repeated when it never left or is *safe* to repeat."""
 
         def may(error: AgentboxError) -> bool:
-            return self._http is not None and (safe or isinstance(error.__cause__, NEVER_SENT))
+            return self._http is not None and (safe or self.never_sent(error))
 
         return await self._retries.run(attempt, may=may)
 
@@ -231,11 +250,52 @@ class Client:
         except OSError:
             return None
 
-    def _certificates(self) -> ssl.SSLContext:
+
+@attrs.frozen
+class Answer:
+    """What a service answered. `retry_after` is how many seconds it asks to wait, None when it does not."""
+
+    status: int
+    content: bytes = attrs.field(repr=False)
+    retry_after: float | None
+
+
+class Endpoint:
+    """One address of a service that is no host of ours: JSON is posted there, and whatever it answers comes back."""
+
+    def __init__(self, url: str, *, key: Secret | None, timeout_seconds: float, ca_file: Path | None = None) -> None:
+        self.url = url
+        self._key = key
+        self._timeout = timeout_seconds
+        self._ca_file = ca_file
+        self._http: httpx.AsyncClient | None = None
+
+    async def open(self) -> None:
+        """Make the pool. Nothing is sent."""
+        if self._http is None:
+            verify = await asyncio.to_thread(_certificates, self._ca_file) if self.url.startswith("https") else False
+            timeout = httpx.Timeout(self._timeout, connect=min(self._timeout, CONNECT_SECONDS))
+            self._http = httpx.AsyncClient(timeout=timeout, verify=verify)
+
+    async def close(self) -> None:
+        """Close the pool. A second time does nothing."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def post(self, content: bytes) -> Answer:
+        """Send *content* once. Raises AdapterUnavailable when there is no answer in time."""
+        if self._http is None:
+            raise AdapterUnavailable(f"the connection to {self.url} is not open")
+        headers = {"Content-Type": "application/json"}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key.reveal()}"
         try:
-            return ssl.create_default_context(cafile=str(self._settings.ca_file) if self._settings.ca_file else None)
-        except OSError as error:
-            raise BootError(f"ca_file {self._settings.ca_file} cannot be read: {error}") from error
+            async with asyncio.timeout(self._timeout):
+                response = await self._http.post(self.url, content=content, headers=headers)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise AdapterUnavailable(f"{self.url} did not answer: {_told(error)}") from error
+        return Answer(response.status_code, response.content, _seconds(response.headers.get("Retry-After")))
 
 
 class _Meta(Struct):
@@ -248,15 +308,33 @@ class _Cut(Exception):
     """A stream's connection ended before the stream did."""
 
 
+async def _lines(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream. Only a line feed ends one: JSON may hold whatever else Unicode takes for a line's end."""
+    rest = b""
+    async for piece in response.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
+
+
 def _request(method: Method, arguments: dict[str, Any]) -> tuple[str, str, dict[str, Any], bytes | None]:
-    """Verb, path, query and body of a call. What is None is left out: it is the default everywhere."""
+    """Verb, path, query and body of a call. What is None is left out, where that is the default."""
     assert method.route is not None
     names = re.findall(r"\{(\w+)\}", method.route.path)
     path = method.route.path.format(**{name: _piece(str(arguments[name])) for name in names})
-    rest = {name: value for name, value in arguments.items() if value is not None and name not in names}
+    needed = _required(method)
+    rest = {
+        name: value for name, value in arguments.items() if (value is not None or name in needed) and name not in names
+    }
     if method.route.verb in ("GET", "DELETE"):
         return method.route.verb, path, rest, None
     return method.route.verb, path, {}, encode(rest)
+
+
+@cache
+def _required(method: Method) -> frozenset[str]:
+    """The arguments that have no default."""
+    return frozenset(field.name for field in fields(method.arguments) if field.required)
 
 
 def _piece(name: str) -> str:
@@ -266,3 +344,19 @@ def _piece(name: str) -> str:
 
 def _told(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def _certificates(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+    except OSError as error:
+        raise BootError(f"ca_file {ca_file} cannot be read: {error}") from error
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The seconds of a Retry-After header; a date, which hardly anyone sends, counts as none."""
+    try:
+        seconds = float(retry_after or "")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < 86_400 else None

@@ -16,6 +16,7 @@ class OffAdapter(BaseAdapter):
 
     enabled = False
     reason = "it is switched off in the manifest"
+    has_failed = False
 
     def disabled(self) -> AdapterDisabled:
         """The answer to every call."""

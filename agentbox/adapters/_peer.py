@@ -18,6 +18,7 @@ from agentbox_contracts.wire import decode, error_of
 
 __all__ = ["Peer"]
 
+LAST_WORDS_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 STDERR_BYTES = 4096
 
@@ -137,7 +138,7 @@ class Peer:
         if not answer.done() or answer.cancelled():
             answer.cancel()
             self._taken_back.add(number)
-            if not self.failure and self._process.stdin is not None:
+            if not self.failure and self._process.stdin is not None and not self._process.stdin.is_closing():
                 self._process.stdin.write(line_of(method="cancel", params={"id": number}))
         else:
             answer.exception()  # looked at, so that the loop does not complain that nobody did
@@ -147,9 +148,12 @@ class Peer:
             raise self._gone()
         assert self._process.stdin is not None
         try:
+            if self._process.stdin.is_closing():
+                raise ConnectionResetError  # what a loop does with a write to a closed pipe is its own affair
             self._process.stdin.write(line_of(**members))
             await self._process.stdin.drain()
         except ConnectionError:
+            await asyncio.wait(self._tasks[:1], timeout=LAST_WORDS_SECONDS)  # how it ended says more, if it did
             self._break("it closed its standard input")
             raise self._gone() from None
 
@@ -166,7 +170,7 @@ class Peer:
             self._break(f"it does not speak JSON-RPC: {error}")
             return
         code = await self._process.wait()
-        await asyncio.wait(self._tasks[1:2], timeout=0.5)  # its last words may say why
+        await asyncio.wait(self._tasks[1:2], timeout=LAST_WORDS_SECONDS)  # its last words may say why
         self._break(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}")
 
     def _take(self, message: Message) -> None:

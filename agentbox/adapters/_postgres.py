@@ -102,11 +102,17 @@ class Postgres:
         migrations: tuple[str, ...],
         logger: logging.Logger,
         session: Mapping[str, str] | None = None,
+        prepare: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> None:
-        """*migrations* are scripts, each of one version. *session* are settings that every connection has."""
+        """
+        *migrations* are scripts, each of one version. *session* are settings that every connection has.
+
+        *prepare* is done each time before the schema is looked at: it sees to what the migrations need.
+        """
         self.is_durable = True
         self._config = config
         self._session = session or {}
+        self._prepare = prepare
         self._migrations = migrations
         self._logger = logger
         self._free: deque[tuple[Connection, float]] = deque()
@@ -128,6 +134,8 @@ class Postgres:
         self._is_open = True
         self._room = asyncio.Semaphore(self._config.pool_max)
         await self.write(self._inspect)
+        if self._prepare is not None:
+            await self.write(self._prepare)
         await self.migrate()
         while len(self._free) < self._config.pool_min:
             self._free.append((await self._connect(), self._now()))

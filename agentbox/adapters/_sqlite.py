@@ -7,18 +7,16 @@ call ever runs on the event loop's thread.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sqlite3
-import threading
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agentbox.adapters._lane import Job, Lane
 from agentbox_contracts.errors import AdapterFailed, AdapterUnavailable
 
-__all__ = ["Database"]
+__all__ = ["Database", "upgrade"]
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
@@ -46,14 +44,22 @@ class Database:
         self.path = path
         self._busy_timeout_seconds = busy_timeout_seconds
         self._batch = batch
-        self._lanes: list[_Lane] = []
+        self._lanes: list[Lane[sqlite3.Connection]] = []
 
     async def open(self, prepare: Work) -> None:
-        """Open the file, running *prepare* in a first transaction. Raises AdapterUnavailable."""
-        self._lanes.append(_Lane("write", self, self._transact))
-        await self._lanes[0].run(prepare)
-        self._lanes.append(_Lane("read", self, self._snapshot))
-        await self._lanes[1].run(lambda db: None)  # a lane without a connection would refuse every read to come
+        """
+        Open the file, running *prepare* in a first transaction. After a failure it can be tried again.
+
+        Raises AdapterUnavailable.
+        """
+        try:
+            self._lanes.append(self._open_lane("write", self._transact))
+            await self._lanes[0].run(prepare)
+            self._lanes.append(self._open_lane("read", self._snapshot))
+            await self._lanes[1].run(lambda db: None)
+        except BaseException:
+            await self.close()  # a lane without a connection would refuse everything to come
+            raise
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
         """
@@ -73,7 +79,17 @@ class Database:
         for lane in reversed(lanes):
             await lane.stop()
 
-    def _lane(self, index: int) -> _Lane:
+    def _open_lane(self, name: str, run: Callable[[sqlite3.Connection, list[Job]], None]) -> Lane[sqlite3.Connection]:
+        return Lane(
+            f"agentbox-sqlite-{name}",
+            acquire=self.connection,
+            run=run,
+            release=sqlite3.Connection.close,
+            translated=self.translated,
+            batch=self._batch,
+        )
+
+    def _lane(self, index: int) -> Lane[sqlite3.Connection]:
         if index >= len(self._lanes):
             raise AdapterUnavailable(f"{self.path.name} is not open")
         return self._lanes[index]
@@ -93,13 +109,13 @@ class Database:
             raise
         return db
 
-    def _transact(self, db: sqlite3.Connection, jobs: list[_Job]) -> None:
+    def _transact(self, db: sqlite3.Connection, jobs: list[Job]) -> None:
         """Run all jobs in one transaction; one that fails after writing sends each into a transaction of its own."""
         try:
             db.execute("BEGIN IMMEDIATE")
             for job in jobs:
                 before = db.total_changes
-                job.run(db)
+                _run(db, job)
                 if not db.in_transaction:
                     # An error of the disk has undone everything; what ran on from here would be in no transaction.
                     return self._undo(db, jobs, job.error or sqlite3.OperationalError("the transaction was undone"))
@@ -115,18 +131,18 @@ class Database:
         except sqlite3.Error as error:
             self._undo(db, jobs, error)
 
-    def _undo(self, db: sqlite3.Connection, jobs: list[_Job], error: Exception) -> None:
+    def _undo(self, db: sqlite3.Connection, jobs: list[Job], error: Exception) -> None:
         if db.in_transaction:
             db.execute("ROLLBACK")
         for job in jobs:
             job.error = error
 
-    def _snapshot(self, db: sqlite3.Connection, jobs: list[_Job]) -> None:
+    def _snapshot(self, db: sqlite3.Connection, jobs: list[Job]) -> None:
         try:
             for job in jobs:
                 if not db.in_transaction:  # at first, and after an error of the disk, which ends it
                     db.execute("BEGIN")
-                job.run(db)
+                _run(db, job)
             if db.in_transaction:
                 db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -152,114 +168,23 @@ class _Spoiled(Exception):
     """A job failed after it had written: the transaction it shares cannot be kept."""
 
 
-class _Job:
-    __slots__ = ("error", "future", "result", "work")
-
-    def __init__(self, work: Work, future: asyncio.Future[Any]) -> None:
-        self.work = work
-        self.future = future
-        self.result: Any = None
-        self.error: Exception | None = None
-
-    def run(self, db: sqlite3.Connection) -> None:
-        try:
-            self.result = self.work(db)
-        except Exception as error:
-            self.error = error
+def _run(db: sqlite3.Connection, job: Job) -> None:
+    try:
+        job.result = job.work(db)
+    except Exception as error:
+        job.error = error
 
 
-class _Lane:
-    """
-    A thread with a connection of its own that takes whatever waits, runs it, and wakes the loop once.
-
-    Loop and thread ring each other by pipes: a queue's locks and the socket behind `call_soon_threadsafe` cost a lone
-    caller half of the way there and back.
-    """
-
-    def __init__(self, name: str, database: Database, run: Callable[[sqlite3.Connection, list[_Job]], None]) -> None:
-        self._database = database
-        self._run = run
-        self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_Job | None] = deque()
-        self._done: deque[list[_Job]] = deque()
-        self._rung = False
-        self._thread_bell, self._ring_thread = os.pipe()
-        self._loop_bell, self._ring_loop = os.pipe()
-        self._loop.add_reader(self._loop_bell, self._woken)
-        self._thread = threading.Thread(target=self._serve, name=f"agentbox-sqlite-{name}", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._put(_Job(work, future))
-        return future
-
-    async def stop(self) -> None:
-        self._put(None)
-        await asyncio.to_thread(self._thread.join)
-        self._loop.remove_reader(self._loop_bell)
-        for descriptor in (self._thread_bell, self._ring_thread, self._loop_bell, self._ring_loop):
-            os.close(descriptor)
-        self._settle()
-
-    def _put(self, job: _Job | None) -> None:
-        self._waiting.append(job)
-        if not self._rung:
-            self._rung = True
-            os.write(self._ring_thread, b"!")
-
-    def _serve(self) -> None:
-        try:
-            db = self._database.connection()
-        except Exception as error:
-            self._refuse(error)
-            return
-        try:
-            while jobs := self._take():
-                if live := [job for job in jobs if not job.future.cancelled()]:
-                    self._run(db, live)
-                    self._deliver(live)
-        finally:
-            db.close()
-
-    def _take(self) -> list[_Job]:
-        """What waits now, at least one job; nothing when the lane should stop. Jobs before the stop are served."""
-        waiting = self._waiting
-        jobs: list[_Job] = []
-        while not jobs:
-            if not waiting:
-                os.read(self._thread_bell, 64)
-            self._rung = False  # before looking: whoever comes after the look rings again
-            while waiting and len(jobs) < self._database._batch:
-                job = waiting.popleft()
-                if job is None:
-                    if jobs:
-                        waiting.appendleft(None)
-                    return jobs
-                jobs.append(job)
-        return jobs
-
-    def _refuse(self, error: Exception) -> None:
-        """Answer every job with *error* until the lane is stopped: the file could not be opened."""
-        while jobs := self._take():
-            for job in jobs:
-                job.error = error
-            self._deliver(jobs)
-
-    def _deliver(self, jobs: list[_Job]) -> None:
-        self._done.append(jobs)
-        os.write(self._ring_loop, b"!")
-
-    def _woken(self) -> None:
-        os.read(self._loop_bell, 4096)
-        self._settle()
-
-    def _settle(self) -> None:
-        while self._done:
-            for job in self._done.popleft():
-                if job.future.done():
-                    continue
-                if job.error is None:
-                    job.future.set_result(job.result)
-                else:
-                    job.future.set_exception(self._database.translated(job.error))
+def upgrade(db: sqlite3.Connection, slot: str, migrations: Sequence[str]) -> None:
+    """Run the *migrations* that the store lacks, in the open transaction. AdapterUnavailable: the store is newer."""
+    db.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL)")
+    have = db.execute("SELECT coalesce(max(version), 0) FROM version").fetchone()[0]
+    if have > len(migrations):
+        raise AdapterUnavailable(
+            f"the {slot} store has version {have}, and this agentbox knows up to {len(migrations)}; "
+            "use a newer agentbox"
+        )
+    for number, script in enumerate(migrations[have:], start=have + 1):
+        for statement in script.split(";"):
+            db.execute(statement)
+        db.execute("INSERT INTO version VALUES (?, ?)", (number, datetime.now(UTC).isoformat()))

@@ -75,16 +75,7 @@ def print_bead(bead: Bead) -> None:
             value = ", ".join(value)
         elif isinstance(value, dict):
             value = json.dumps(value, ensure_ascii=False, sort_keys=True)
-        _print_field(field.name, one_line(str(value)))
-
-
-def _print_field(name: str, value: str) -> None:
-    if not _output.is_terminal():
-        sys.stdout.write(f"{name}: {value}\n")
-        return
-    from rich.text import Text
-
-    _output.console().print(Text.assemble((f"{name:>16}  ", "bold cyan"), value))
+        _output.print_field(field.name, one_line(str(value)))
 
 
 async def branch(beads: Beads, bead: Bead) -> Branch:

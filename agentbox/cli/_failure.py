@@ -6,7 +6,17 @@ import sys
 
 from agentbox._manifest_problems import InvalidManifest
 from agentbox.cli._output import one_line
-from agentbox_contracts.errors import AgentboxError, AlreadyClaimed, ManifestError, NotFound, StaleClaim, UnknownAdapter
+from agentbox.plugins import missing
+from agentbox_contracts.errors import (
+    AgentboxError,
+    AlreadyClaimed,
+    Conflict,
+    EmbeddingError,
+    ManifestError,
+    NotFound,
+    StaleClaim,
+    UnknownAdapter,
+)
 
 __all__ = ["complain", "tell"]
 
@@ -20,6 +30,8 @@ def tell(error: Exception) -> int:
         _tell_problems(error)
     elif isinstance(error, AgentboxError):
         complain(error.message + _remedy(error))
+    elif isinstance(error, ModuleNotFoundError) and not f"{error.name}".startswith("agentbox"):
+        complain(missing("this command", error).message)
     elif isinstance(error, OSError) and error.strerror:
         what = f"{error.filename}: " if error.filename else ""
         complain(f"{what}{error.strerror}; --debug shows where this happened")
@@ -32,8 +44,14 @@ def _remedy(error: AgentboxError) -> str:
     """What to do next, for the errors whose message speaks to programs as well."""
     if isinstance(error, NotFound) and error.slot == "orchestrator":
         return "; 'agentbox agents ps --all' lists those there are"
+    if isinstance(error, Conflict) and error.slot == "orchestrator" and 'stdin="pipe"' in error.message:
+        return "; start it with 'agentbox agents spawn --stdin' to send to it"
     if isinstance(error, NotFound) and error.slot == "beads" and error.method != "sync":
         return "; 'agentbox beads tree' lists those that are open"
+    if isinstance(error, NotFound) and error.slot == "memory":
+        return "; 'agentbox memory ls' lists the keys, with --namespaces the namespaces"
+    if isinstance(error, EmbeddingError) and "is bound to" in error.message:
+        return "; choose its embedder in the manifest, or 'agentbox memory reembed NAMESPACE --to EMBEDDER' changes it"
     if isinstance(error, AlreadyClaimed):
         return "; name the holder with --actor to act for it, or take another with 'agentbox beads claim --next'"
     if isinstance(error, StaleClaim):

@@ -15,16 +15,21 @@ from agentbox.dispatch import Dispatched
 from agentbox.manifest import Manifest
 from agentbox_contracts.errors import AdapterDisabled, AdapterUnavailable
 
-__all__ = ["opened_app", "opened_slot"]
+__all__ = ["opened_app", "opened_slot", "passing"]
 
 
 @asynccontextmanager
 async def opened_app(arguments: argparse.Namespace) -> AsyncIterator[App]:
-    """The app of the manifest, for a moment: it leaves the metrics port to whoever stays."""
-    manifest = manifests.load(arguments.manifest)
-    quiet = attrs.evolve(manifest.observability, metrics_port=None)
-    async with open_app(attrs.evolve(manifest, observability=quiet)) as app:
+    """The app of the manifest, for a moment: it leaves the metrics port, and saying what happens, to whoever stays."""
+    async with open_app(passing(manifests.load(arguments.manifest))) as app:
         yield app
+
+
+def passing(manifest: Manifest) -> Manifest:
+    """*manifest* for whoever stays only for a moment."""
+    quiet = attrs.evolve(manifest.observability, metrics_port=None)
+    silent = attrs.evolve(manifest.policy, announce=False)
+    return attrs.evolve(manifest, observability=quiet, policy=silent)
 
 
 @asynccontextmanager

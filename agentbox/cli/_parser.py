@@ -15,11 +15,13 @@ class CommandParser(argparse.ArgumentParser):
     A parser with the options that every command has, also behind the command's name.
 
     With *module* it is that module's: `configure(parser)` there adds the options and `run(arguments)` does the work.
+    *late* names an optional argument that may also come behind options, where argparse would not look for it.
     """
 
-    def __init__(self, *, module: str | None = None, **options: Any) -> None:
+    def __init__(self, *, module: str | None = None, late: str | None = None, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
         self._module = module
+        self._late = late
         shared = self.add_argument_group("everywhere")
         # No defaults here: the parser behind a command's name would overwrite what was given before it.
         shared.add_argument(
@@ -39,7 +41,10 @@ class CommandParser(argparse.ArgumentParser):
             self._module = None
             self.set_defaults(run=module.run)
             module.configure(self)
-        return super().parse_known_args(args, namespace)
+        found, rest = super().parse_known_args(args, namespace)
+        if self._late and len(rest) == 1 and getattr(found, self._late) is None and not rest[0].startswith("--"):
+            setattr(found, self._late, rest.pop())
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one sentence and where to read more."""

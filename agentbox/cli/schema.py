@@ -18,11 +18,11 @@ from agentbox.manifest import KNOWN
 from agentbox.manifest_schema import manifest_schema
 from agentbox_contracts import SLOTS, contract_of
 from agentbox_contracts.contract import Settings
-from agentbox_contracts.schema import contract_schema, openapi
+from agentbox_contracts.schema import contract_schema, openapi, vocabulary_schema
 
 __all__ = ["NAMES", "configure", "published", "run"]
 
-NAMES = ("manifest", "openapi", *SLOTS)
+NAMES = ("manifest", "openapi", "vocabulary", *SLOTS)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 def published() -> dict[str, str]:
     """The text of each file in `schemas/` by its path there. Installed plugins have no part in it."""
     files = {"agentbox.toml.schema.json": manifest_schema(_built_in_settings()), "openapi-v1.json": openapi()}
+    files["events-vocabulary-v1.json"] = vocabulary_schema()
     files |= {f"adapter-contracts/{slot}-v1.json": contract_schema(contract_of(slot)) for slot in SLOTS}
     return {path: _text(document) for path, document in sorted(files.items())}
 
@@ -59,7 +60,8 @@ def published() -> dict[str, str]:
 def _document(name: str) -> dict[str, Any]:
     if name == "manifest":
         return manifest_schema(_built_in_settings(), _names())
-    return openapi() if name == "openapi" else contract_schema(contract_of(name))
+    made = {"openapi": openapi, "vocabulary": vocabulary_schema}
+    return made[name]() if name in made else contract_schema(contract_of(name))
 
 
 def _names() -> Mapping[str, Sequence[str]]:

@@ -9,7 +9,6 @@ from agentbox import manifest as manifests
 from agentbox.app import open_app
 from agentbox.cli import _output
 from agentbox.cli._parser import whole_number
-from agentbox.host import server
 from agentbox.host.auth import LOCAL
 
 __all__ = ["configure", "run"]
@@ -25,11 +24,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal says stop."""
     chosen = {name: value for name in ("bind", "port") if (value := getattr(arguments, name)) is not None}
     manifest = manifests.load(arguments.manifest, overrides={"host": chosen} if chosen else None)
+    from agentbox.host import server
+
     telemetry.log_json("debug" if arguments.debug else manifest.observability.log_level)
     return server.run(_serve(manifest))
 
 
 async def _serve(manifest: manifests.Manifest) -> int:
+    from agentbox.host import server
+
     def told(address: str) -> None:
         _output.print_line(f"agentbox {__version__} serves {address}", "green")
         _output.print_line(f"token: {manifest.state / LOCAL} · page: {address}/docs")

@@ -13,7 +13,7 @@ from agentbox.host._answers import JSON, Refusal
 from agentbox.host._observed import Headers, Receive, Scope
 from agentbox_contracts.contract import Method
 from agentbox_contracts.errors import InvalidInput
-from agentbox_contracts.wire import explained
+from agentbox_contracts.wire import binary_arguments, explained
 
 __all__ = ["Disconnected", "ReadArguments", "Request", "arguments_of"]
 
@@ -61,6 +61,11 @@ class Request:
                 raise Refusal(413, "the body has more bytes than are taken")
         return b"".join(pieces) if len(pieces) > 1 else body
 
+    async def gone(self) -> None:
+        """Wait until whoever asked is gone. The body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            continue
+
 
 ReadArguments = Callable[[Request], Awaitable[dict[str, Any]]]
 
@@ -71,6 +76,7 @@ def arguments_of(method: Method, *, body_bytes: int) -> ReadArguments:
     in_path = tuple(re.findall(r"\{(\w+)\}", method.route.path))
     if method.route.verb in ("GET", "DELETE"):
         return _from_query(method, in_path)
+    binary = binary_arguments(method)
 
     async def read(request: Request) -> dict[str, Any]:
         _check_type(request)
@@ -80,9 +86,20 @@ def arguments_of(method: Method, *, body_bytes: int) -> ReadArguments:
             if name in found:
                 raise InvalidInput(f"{name}: it stands in the address and cannot be in the body too")
             found[name] = request.path_params[name]
+        for name in binary:
+            if type(found.get(name)) is str:  # dispatch takes no text for bytes
+                found[name] = _bytes(name, found[name])
         return found
 
     return read
+
+
+def _bytes(name: str, text: str) -> bytes:
+    """What JSON holds as base64."""
+    try:
+        return msgspec.convert(text, bytes)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{name}: {explained(error)}") from None
 
 
 def _from_query(method: Method, in_path: tuple[str, ...]) -> ReadArguments:
@@ -99,6 +116,8 @@ def _from_query(method: Method, in_path: tuple[str, ...]) -> ReadArguments:
             else:
                 found[name] = value
         found |= {name: request.path_params[name] for name in in_path}
+        if method.stream and (last := request.headers.get("last-event-id")) is not None:
+            found["after"] = last
         try:
             # Text is all that an address can hold: numbers are read from it, and checked once more by dispatch.
             return msgspec.structs.asdict(msgspec.convert(found, struct, strict=False))

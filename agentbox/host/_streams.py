@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from agentbox_contracts.errors import AdapterFailed, AgentboxError
+from agentbox_contracts.events import Event
 from agentbox_contracts.wire import encode, problem_of
 
 __all__ = ["Closing", "events"]
@@ -75,6 +76,6 @@ async def _lines(first: asyncio.Future[Any], items: AsyncIterator[Any], closing:
 
 
 def _line(item: Any) -> bytes:
-    cursor = getattr(item, "cursor", None)
+    cursor = item.seq if isinstance(item, Event) else getattr(item, "cursor", None)
     head = f"id: {cursor}\n".encode() if cursor is not None else b""
     return head + b"data: " + encode(item) + b"\n\n"

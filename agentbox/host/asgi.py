@@ -11,7 +11,8 @@ from starlette.responses import HTMLResponse, Response
 
 from agentbox.app import App
 from agentbox.federation import check_version
-from agentbox.host import _docs, beads
+from agentbox.host import _docs, beads, orchestrator
+from agentbox.host import events as events_transport
 from agentbox.host._answers import Refusal, answer, told
 from agentbox.host._guard import LOOPBACK, Guard, Rate
 from agentbox.host._observed import Asgi, Observed, Receive, Scope, Send
@@ -20,7 +21,7 @@ from agentbox.host._routing import Endpoint, Routes, address_of
 from agentbox.host._streams import Closing, events
 from agentbox.host.auth import Tokens
 from agentbox_contracts import SLOTS, contract_of
-from agentbox_contracts.contract import Method
+from agentbox_contracts.contract import Method, Route
 from agentbox_contracts.schema import openapi
 
 __all__ = ["create_app"]
@@ -28,7 +29,11 @@ __all__ = ["create_app"]
 log = logging.getLogger("agentbox.host")
 
 CONTRACT_HEADER = "agentbox-contract"
-WRITTEN = {("beads", "sync"): beads.sync}
+WRITTEN = {
+    ("beads", "sync"): beads.sync,
+    ("events", "dispatch"): events_transport.dispatch,
+    ("orchestrator", "spawn"): orchestrator.spawn,
+}
 """Methods whose transport is written by hand, because what they mean does not travel as it is."""
 
 
@@ -99,29 +104,30 @@ class _Host:
         ):
             routes.add("GET", path, endpoint)
         for slot in SLOTS:
+            served: dict[Route, Endpoint] = {}
             for method in contract_of(slot).methods.values():
                 if (route := method.route) is not None:
-                    how = "read" if route.verb == "GET" else "write"
-                    endpoint = self._guarded(f"{slot}:{how}", self._endpoint(slot, method), slot=slot)
-                    routes.add(route.verb, route.path, endpoint)
+                    endpoint = self._endpoint(slot, method)
+                    served[route] = _negotiated(served[route], endpoint) if route in served else endpoint
+            for route, endpoint in served.items():
+                how = "read" if route.verb == "GET" else "write"
+                routes.add(route.verb, route.path, self._guarded(f"{slot}:{how}", endpoint, slot=slot))
         return routes
 
     def _endpoint(self, slot: str, method: Method) -> Endpoint:
         assert method.route is not None
-        call = getattr(self._app.slots[slot].adapter, method.name)
+        adapter = self._app.slots[slot].adapter
+        call = getattr(adapter, method.name)
         settings = self._app.manifest.host
         if (written := WRITTEN.get((slot, method.name))) is not None:
-            return written(call, self._app.manifest.state, settings.body_bytes)
+            return written(adapter, self._app.manifest.state, settings.body_bytes)
         read, status = arguments_of(method, body_bytes=settings.body_bytes), method.route.status
 
         async def handle(request: Request) -> Response:
             return answer(await call(**await read(request)), status)
 
         async def follow(request: Request) -> Response:
-            arguments = await read(request)
-            if (last := request.headers.get("last-event-id")) is not None:
-                arguments["after"] = last
-            return await events(call(**arguments), self._closing)
+            return await events(call(**await read(request)), self._closing)
 
         return follow if method.stream else handle
 
@@ -163,6 +169,16 @@ class _Host:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(generate_latest(self._app.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _negotiated(page: Endpoint, stream: Endpoint) -> Endpoint:
+    """Two methods at one address: who asks for events gets the stream."""
+
+    async def chosen(request: Request) -> Response:
+        wants_events = "text/event-stream" in request.headers.get("accept", "")
+        return await (stream if wants_events else page)(request)
+
+    return chosen
 
 
 async def _openapi(request: Request) -> Response:

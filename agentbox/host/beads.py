@@ -28,13 +28,14 @@ LARGER = 64
 Direction = Literal["both", "import", "export"]
 
 
-def sync(call: Callable[..., Awaitable[Any]], state: Path, body_bytes: int) -> Endpoint:
+def sync(adapter: Any, state: Path, body_bytes: int) -> Endpoint:
     """
     `POST /v1/beads/sync`, in two forms.
 
     With a JSON body, `path` names a file in the host's folder `sync`, and nothing outside it. With a body of type
     `application/jsonl` it is the caller's own file: the answer has the report, and the file as it should be afterwards.
     """
+    call: Callable[..., Awaitable[Any]] = adapter.sync
 
     async def handle(request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

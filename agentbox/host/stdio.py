@@ -35,6 +35,7 @@ from agentbox_contracts.wire import decode, explained, problem_of
 __all__ = ["MOST_REQUESTS", "serve"]
 
 MOST_REQUESTS = 1000
+SPAWN = "orchestrator.spawn"
 END_SECONDS = 10.0
 
 log = logging.getLogger("agentbox.host")
@@ -61,6 +62,7 @@ class _Session:
         self._writer = writer
         self._tasks: dict[int | str, asyncio.Task[None]] = {}
         self._grants: dict[int | str, asyncio.Semaphore] = {}
+        self._waiting: set[int | str] = set()
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -71,7 +73,7 @@ class _Session:
         except ConnectionError:
             log.info("the other side of the bridge is gone")
         finally:
-            for which in self._grants:
+            for which in (*self._grants, *self._waiting):
                 self._tasks[which].cancel()
             if self._tasks:
                 _, late = await asyncio.wait(self._tasks.values(), timeout=END_SECONDS)
@@ -98,14 +100,14 @@ class _Session:
             self._tasks[message.id] = asyncio.ensure_future(self._answered(message.id, message))
 
     def _notified(self, message: Message) -> None:
-        """A word about a stream: one that is over, or that never was, is no mistake."""
+        """A word about a stream, or a spawn taken back: one that is over, or that never was, is no mistake."""
         params = _params(message)
         which = params.get("id")
-        if not isinstance(which, int | str) or which not in self._grants:
+        if not isinstance(which, int | str) or which not in (*self._grants, *self._waiting):
             return
         if message.method == "cancel":
             self._tasks[which].cancel()
-        elif message.method == "more" and isinstance(count := params.get("count"), int):
+        elif which in self._grants and message.method == "more" and isinstance(count := params.get("count"), int):
             for _ in range(min(count, WINDOW)):
                 self._grants[which].release()
 
@@ -125,6 +127,7 @@ class _Session:
             failed = AdapterFailed("the host failed; its log says why")
             answer = {"error": Fault(code=FAILED, message=failed.message, data=problem_of(failed))}
         finally:
+            self._waiting.discard(which)
             self._grants.pop(which, None)
             del self._tasks[which]
         await self._say(id=which, **answer)
@@ -143,6 +146,8 @@ class _Session:
             raise _Unknown
         arguments = _arguments(method.arguments, params)
         call = getattr(self._app.slots[slot].adapter, name)
+        if message.method == SPAWN:
+            self._waiting.add(which)  # it may wait for its turn, and whoever leaves must not take one
         if not method.stream:
             return await call(**arguments)
         return await self._follow(which, call(**arguments))

@@ -49,6 +49,7 @@ Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 """An idempotency key: the same key within 24 hours is one write with one result."""
 
 T = TypeVar("T")
+S = TypeVar("S", bound=attrs.AttrsInstance)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -156,6 +157,16 @@ class BaseAdapter:
         """Where the state lives, for people: a path or an address without secrets."""
         return None
 
+    @property
+    def advice(self) -> str:
+        """What could be had that is not, for people: how to get a better durability. Empty when there is nothing."""
+        return ""
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """Bounds of this adapter's own that the port does not have, or leaves open, by name. Shown in `/v1/meta`."""
+        return {}
+
     async def connect(self) -> None:
         """Nothing to open by default."""
 
@@ -177,7 +188,11 @@ class Route:
 
 
 def route(verb: Literal["GET", "POST", "PUT", "PATCH", "DELETE"], path: str, *, status: int = 200) -> Callable[[F], F]:
-    """Declare the HTTP form of a port method. Server, client and OpenAPI are derived from it."""
+    """
+    Declare the HTTP form of a port method. Server, client and OpenAPI are derived from it.
+
+    A stream may share its address with a method that gives a page: `Accept: text/event-stream` asks for the stream.
+    """
 
     def mark(function: F) -> F:
         function.__route__ = Route(verb, path, status)  # type: ignore[attr-defined]
@@ -254,14 +269,16 @@ class Contract:
         return f">={major}.0,<{int(major) + 1}" if int(major) else f">=0.{minor},<1"
 
 
-def resolve_paths(settings: Settings, folder: Path) -> Settings:
-    """*settings* with each relative Path taken as inside *folder*."""
-    paths: dict[str, Any] = {
-        field.name: folder / value
-        for field in attrs.fields(type(settings))
-        if isinstance(value := getattr(settings, field.name), Path) and not value.is_absolute()
-    }
-    return attrs.evolve(settings, **paths) if paths else settings
+def resolve_paths(settings: S, folder: Path) -> S:
+    """*settings* with each relative Path, also in tables within, taken as inside *folder*."""
+    found: dict[str, Any] = {}
+    for field in attrs.fields(type(settings)):
+        value = getattr(settings, field.name)
+        if isinstance(value, Path) and not value.is_absolute():
+            found[field.name] = folder / value
+        elif attrs.has(type(value)):
+            found[field.name] = resolve_paths(value, folder)
+    return attrs.evolve(settings, **found) if found else settings  # type: ignore[misc]
 
 
 def _default(value: Any) -> Any:

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentbox_contracts import SLOTS, contract_of, errors
+from agentbox_contracts._schema_events import add_event_forms
 from agentbox_contracts.contract import Contract, Method, Probe
 from agentbox_contracts.errors import error_classes
+from agentbox_contracts.vocabulary import VOCABULARY, source_of
 
-__all__ = ["contract_schema", "openapi"]
+__all__ = ["contract_schema", "openapi", "vocabulary_schema"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
@@ -72,6 +74,23 @@ def contract_schema(contract: Contract) -> dict[str, Any]:
     )
 
 
+def vocabulary_schema() -> dict[str, Any]:
+    """What agentbox's own events hold: for each type its source and the schema of its data."""
+    schemas, definitions = msgspec.json.schema_components(VOCABULARY.values(), ref_template=_REF)
+    return _plain(
+        {
+            "$schema": DIALECT,
+            "$id": "urn:agentbox:events-vocabulary-v1",
+            "title": "agentbox events",
+            "types": {
+                type: {"source": source_of(type), "data": schema}
+                for type, schema in zip(VOCABULARY, schemas, strict=True)
+            },
+            "$defs": definitions,
+        }
+    )
+
+
 def openapi() -> dict[str, Any]:
     """The HTTP form of all five slots as OpenAPI 3.1. Every status that a host answers with on purpose is named."""
     paths: dict[str, Any] = {}
@@ -85,9 +104,11 @@ def openapi() -> dict[str, Any]:
     for (slot, method), body, answer in zip(routed, bodies, answers, strict=True):
         assert method.route is not None
         operation = _operation(slot, method, answer, _RequestBody(body, next(asked)) if body else None)
-        paths.setdefault(method.route.path, {})[method.route.verb.lower()] = operation
+        verbs, verb = paths.setdefault(method.route.path, {}), method.route.verb.lower()
+        verbs[verb] = _together(verbs[verb], operation) if verb in verbs else operation
     _close(definitions, [body.__name__ for body in bodies if body])
     _add_file_form(paths["/v1/beads/sync"]["post"])
+    add_event_forms(paths["/v1/events"]["post"], definitions)
     return _plain(
         {
             "openapi": "3.1.0",
@@ -101,6 +122,19 @@ def openapi() -> dict[str, Any]:
             "security": [{"token": []}],
         }
     )
+
+
+def _together(page: dict[str, Any], stream: dict[str, Any]) -> dict[str, Any]:
+    """Two methods at one address: a page, and a stream of the same for who asks for `text/event-stream`."""
+    known = {parameter["name"] for parameter in page["parameters"]}
+    more = [parameter for parameter in stream["parameters"] if parameter["name"] not in known]
+    done = page["responses"]["200"]
+    done["content"] |= stream["responses"]["200"]["content"]
+    return page | {
+        "description": f"{page['description']}\n\nWith `Accept: text/event-stream`: {stream['description']}",
+        "parameters": [*page["parameters"], *more],
+        "responses": stream["responses"] | page["responses"],
+    }
 
 
 class _RequestBody(NamedTuple):

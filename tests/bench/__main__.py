@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.bench import claims, dispatched, host, postgres, ready, shows, startup
+from tests.bench import agents, claims, dispatched, events, host, memory, postgres, ready, shows, startup
 from tests.bench._measure import Bench, Measured
 
 BENCHES: tuple[Bench, ...] = (
@@ -13,8 +13,11 @@ BENCHES: tuple[Bench, ...] = (
     *shows.BENCHES,
     *ready.BENCHES,
     *startup.BENCHES,
+    *events.BENCHES,
     *host.BENCHES,
     *postgres.BENCHES,
+    *memory.BENCHES,
+    *agents.BENCHES,
 )
 
 HEAD = f"{'name':14} {'ratio':>7} {'bar':>8}  {'':5}  {'subject':>11} {'reference':>11}  what"

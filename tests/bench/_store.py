@@ -22,7 +22,7 @@ path = "."
 [adapters]
 pods = "off"
 memory = "off"
-events = "off"
+events = "{events}"
 """
 
 _NUMBERS = "WITH RECURSIVE numbers (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM numbers WHERE i < ?1)"
@@ -31,10 +31,10 @@ _VALUES = "'bd-' || i, printf('%032x', i), 'epic', 'bead ' || i, '', '[]', '{}',
 
 
 @asynccontextmanager
-async def beads_of(folder: Path) -> AsyncIterator[Beads]:
-    """`app.adapters.beads` of an app whose state folder is *folder*."""
+async def beads_of(folder: Path, *, events: str = "off") -> AsyncIterator[Beads]:
+    """`app.adapters.beads` of an app whose state folder is *folder*. With *events* every change is told."""
     manifest = folder / "agentbox.toml"
-    manifest.write_text(MANIFEST)
+    manifest.write_text(MANIFEST.format(events=events))
     async with open_app(manifest) as app:
         assert app.slots["beads"].failure == "", app.slots["beads"].failure
         yield app.adapters.beads

@@ -17,7 +17,7 @@ ROUNDS = 21
 CLAIMS = 640
 
 
-async def _measure(callers: int, claims: int) -> Measured:
+async def _measure(callers: int, claims: int, *, events: str = "off") -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         raw, ours = Path(folder, "raw"), Path(folder, "ours")
         for store in (raw, ours):
@@ -35,7 +35,7 @@ async def _measure(callers: int, claims: int) -> Measured:
                 assert row is not None
             return (perf_counter() - started) / claims
 
-        async with _store.beads_of(ours) as beads:
+        async with _store.beads_of(ours, events=events) as beads:
 
             async def subject() -> float:
                 ids = [f"bd-{next(our_numbers)}" for _ in range(claims)]
@@ -60,5 +60,19 @@ BENCHES = (
         bound="at_least",
         bar=0.35,
         measure=lambda: asyncio.run(_measure(1, CLAIMS // 2)),
+    ),
+    Bench(
+        name="claim-64-told",
+        what="beads.claim, 64 callers, each told as an event : raw sqlite3, untold",
+        bound="at_least",
+        bar=1.2,
+        measure=lambda: asyncio.run(_measure(64, CLAIMS, events="local-jsonl")),
+    ),
+    Bench(
+        name="claim-1-told",
+        what="beads.claim, one caller, each told as an event : raw sqlite3, untold",
+        bound="at_least",
+        bar=0.25,
+        measure=lambda: asyncio.run(_measure(1, CLAIMS // 2, events="local-jsonl")),
     ),
 )

@@ -29,10 +29,13 @@ SELECT 'bd-' || i, 'uid-' || i, 'epic', 'bead ' || i, '', 1, '{}', '{}', now(), 
 
 
 @asynccontextmanager
-async def _beads_of(server: Server, folder: Path, schema: str, connections: int) -> AsyncIterator[Beads]:
-    """`app.adapters.beads` of an app whose beads are in *schema*."""
+async def _beads_of(
+    server: Server, folder: Path, schema: str, connections: int, events: str = "off"
+) -> AsyncIterator[Beads]:
+    """`app.adapters.beads` of an app whose beads are in *schema*. With *events* every change is told."""
     manifest = folder / "agentbox.toml"
-    manifest.write_text(REST + server.manifest(schema=schema, pool_min=connections, pool_max=connections))
+    text = server.manifest(schema=schema, pool_min=connections, pool_max=connections)
+    manifest.write_text(REST + text.replace("[adapters]", f'[adapters]\nevents = "{events}"'))
     async with open_app(manifest) as app:
         assert app.slots["beads"].failure == "", app.slots["beads"].failure
         yield app.adapters.beads
@@ -44,12 +47,12 @@ async def _raw(server: Server, schema: str, stack: AsyncExitStack) -> Any:
     return db
 
 
-async def _measure(callers: int, connections: int, claims: int) -> Measured:
+async def _measure(callers: int, connections: int, claims: int, *, events: str = "off") -> Measured:
     server = Server()
     try:
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            beads = await stack.enter_async_context(_beads_of(server, folder, "ours", connections))
+            beads = await stack.enter_async_context(_beads_of(server, folder, "ours", connections, events))
             async with _beads_of(server, folder, "raw", 1):
                 pass
             raw = [await _raw(server, "raw", stack) for _ in range(connections)]
@@ -90,5 +93,12 @@ BENCHES = (
         bound="at_least",
         bar=0.6,
         measure=lambda: asyncio.run(_measure(1, 1, CLAIMS // 2)),
+    ),
+    Bench(
+        name="pg-claim-8-told",
+        what="beads.claim on Postgres, 64 callers, each told as an event : raw asyncpg, untold",
+        bound="at_least",
+        bar=0.4,
+        measure=lambda: asyncio.run(_measure(64, 8, CLAIMS, events="local-jsonl")),
     ),
 )

@@ -18,7 +18,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield found
 
 
-@pytest.mark.xdist_group("network-beads-external")
 class TestExternal(BeadsNetworkSuite):
     @pytest.fixture
     def server(self, served: Host) -> tuple[str, int]:
@@ -29,7 +28,6 @@ class TestExternal(BeadsNetworkSuite):
         return lambda host, port: served.client("beads", port=port) + "[beads.external]\nretry_seconds = 0.5\n"
 
 
-@pytest.mark.xdist_group("network-beads-external-pg")
 class TestExternalPg(BeadsNetworkSuite):
     @pytest.fixture
     def server(self, postgres: Server) -> tuple[str, int]:

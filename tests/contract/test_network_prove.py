@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    with host(tmp_path_factory.mktemp("host")) as found:
+    with host(tmp_path_factory.mktemp("host"), '[adapters]\nevents = "local-jsonl"\nmemory = "embedded"\n') as found:
         yield found
 
 

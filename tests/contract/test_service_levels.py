@@ -12,9 +12,14 @@ from agentbox import manifest as manifests
 from agentbox.cli import bench
 from agentbox_contracts.suites.slo import LEVELS
 from tests.servers.host import Host, host
+from tests.servers.nats import Server as Nats
+from tests.servers.nats import nats_fixture  # noqa: F401 - used by its name, nats_server
 from tests.servers.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
 
 SECONDS = 5.0
+
+ATTEMPTS = 2
+"""A stalled disk or a neighbour's burst can spoil five seconds; an adapter that is too slow is so every time."""
 
 pytestmark = pytest.mark.slo
 
@@ -22,15 +27,18 @@ pytestmark = pytest.mark.slo
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Host]:
     (tmp_path / "host").mkdir()
-    with host(tmp_path / "host") as found:
+    with host(tmp_path / "host", '[adapters]\nevents = "local-jsonl"\n') as found:
         yield found
 
 
 async def holds(slot: str, text: str, folder: Path) -> None:
     manifest = manifests.parse(text, environ={**os.environ, "AGENTBOX_STATE": str(folder / "state")})
-    found = await bench.run_levels(manifest, slot, seconds=SECONDS, here=True)
-    print()
-    bench.show({slot: found}, json=False)
+    for _ in range(ATTEMPTS):
+        found = await bench.run_levels(manifest, slot, seconds=SECONDS, here=True)
+        print()
+        bench.show({slot: found}, json=False)
+        if all(level.holds for level in found):
+            break
     assert [(level.level.id, level.holds) for level in found] == [(level.id, True) for level in LEVELS[slot]]
 
 
@@ -44,6 +52,30 @@ async def test_beads_external(tmp_path: Path, served: Host) -> None:
 
 async def test_beads_external_pg(tmp_path: Path, postgres: Server) -> None:
     await holds("beads", postgres.manifest(), tmp_path)
+
+
+async def test_memory_embedded(tmp_path: Path) -> None:
+    await holds("memory", '[adapters]\nmemory = "embedded"\n', tmp_path)
+
+
+async def test_memory_external(tmp_path: Path, served: Host) -> None:
+    await holds("memory", served.client("memory"), tmp_path)
+
+
+async def test_memory_external_pg(tmp_path: Path, postgres: Server) -> None:
+    await holds("memory", postgres.manifest("memory"), tmp_path)
+
+
+async def test_events_local_jsonl(tmp_path: Path) -> None:
+    await holds("events", '[adapters]\nevents = "local-jsonl"\n', tmp_path)
+
+
+async def test_events_external(tmp_path: Path, served: Host) -> None:
+    await holds("events", served.client("events"), tmp_path)
+
+
+async def test_events_external_nats(tmp_path: Path, nats_server: Nats) -> None:
+    await holds("events", nats_server.manifest(), tmp_path)
 
 
 async def test_orchestrator_local_process_manager(tmp_path: Path) -> None:

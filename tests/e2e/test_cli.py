@@ -64,12 +64,30 @@ def test_status_of_a_degraded_slot_is_1_and_has_the_reason(cli: Cli, tmp_path: P
     assert "did not connect" in cli("beads", "ready", code=1).stderr
 
 
-def test_status_without_orchestrator_is_one_sentence(cli: Cli, tmp_path: Path) -> None:
+def test_status_without_orchestrator_shows_the_slots_and_says_in_one_sentence_what_to_do(
+    cli: Cli, tmp_path: Path
+) -> None:
     (tmp_path / "agentbox.toml").write_text('[adapters]\norchestrator = "off"\n')
     done = cli("status", code=1)
-    assert done.stdout == ""
+    assert done.stdout.startswith("agentbox 0.1.0 is degraded\n")
+    assert "beads         local-sqlite  healthy" in done.stdout
     assert done.stderr.startswith("agentbox: the orchestrator is required")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("trouble", ["off", "broken"])
+def test_serve_without_orchestrator_says_in_one_sentence_what_to_do(cli: Cli, tmp_path: Path, trouble: str) -> None:
+    if trouble == "off":
+        (tmp_path / "agentbox.toml").write_text('[adapters]\norchestrator = "off"\n')
+    else:
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state" / "agents").write_text("a file where a folder should be")
+    done = cli("serve", "--port", "0", code=1)
+    assert done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("{")]  # the host's log is JSON
+    assert len(said) == 1
+    assert said[0].startswith("agentbox: the orchestrator is required and ")
+    assert '[adapters] orchestrator = "' in said[0]
 
 
 def test_meta_is_json(cli: Cli) -> None:

@@ -55,7 +55,7 @@ def test_an_exemption_is_part_of_the_grade(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("contract", "bead"), "there is no suite for bead; there are suites for beads, orchestrator"),
+        (("contract", "bead"), "there is no suite for bead; there are suites for beads, events, memory, orchestrator"),
         (("contract", "beads", "--impl", "x", "--manifest", "y"), "give one of --impl, --manifest and --url"),
         (("contract", "--impl", "x"), "--impl is one slot's adapter; name the slot"),
         (("contract", "--prove", "--slo"), "give --prove or --slo, not both"),

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "howto" / "external_memcached"
 
-pytestmark = [pytest.mark.xdist_group("stranger"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def run(*command: str | Path, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -15,6 +15,7 @@ import agentbox
 from agentbox import manifest as manifests
 from agentbox.manifest import Manifest
 from agentbox_contracts.errors import AdapterDisabled, BootError, OrchestratorRequired, UnknownAdapter
+from agentbox_contracts.events import Event
 
 
 def manifest(folder: Path, text: str = "") -> Manifest:
@@ -44,6 +45,18 @@ async def test_a_slot_that_fails_is_off_with_the_reason(tmp_path: Path) -> None:
 
     assert report.state == "degraded"
     assert "is not an SQLite database" in report.slots[0].reason
+
+
+async def test_events_that_failed_are_refused_where_those_switched_off_are_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "state" / "events").mkdir(parents=True)
+    (tmp_path / "state" / "events" / "VERSION").write_text("99\n")
+
+    async with agentbox.open_app(manifest(tmp_path)) as app:
+        with pytest.raises(AdapterDisabled, match="99"):
+            await app.adapters.events.dispatch(Event(type="suite.told", source="suite"))
+    async with agentbox.open_app(manifest(tmp_path, '[adapters]\nevents = "off"\n')) as app:
+        receipt = await app.adapters.events.dispatch(Event(type="suite.told", source="suite"))
+    assert receipt.durability == "none"
 
 
 async def test_an_orchestrator_that_is_off_is_fatal(tmp_path: Path) -> None:

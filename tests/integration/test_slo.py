@@ -59,7 +59,7 @@ class Switched(BaseAdapter):
 @pytest.mark.parametrize(
     ("slot", "seconds", "sentence"),
     [
-        ("pods", 1, "pods: its load is not written yet; there is one for beads, orchestrator"),
+        ("pods", 1, "pods: its load is not written yet; there is one for beads, events, memory, orchestrator"),
         ("beds", 1, "there is no slot called 'beds'; known: beads, pods, memory, events, orchestrator"),
         ("beads", 0, "0 seconds of load"),
         ("beads", float("nan"), "nan seconds of load"),
@@ -125,6 +125,9 @@ class Nothing:
 
     def __iter__(self) -> Any:
         return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 async def test_beads_hold_and_nothing_is_left_open(beads: Any) -> None:

@@ -57,7 +57,7 @@ def test_errors_are_those_of_the_contract(app: SyncApp) -> None:
         app.adapters.beads.show("bd-none")
     assert (caught.value.slot, caught.value.method) == ("beads", "show")
     with pytest.raises(AdapterDisabled):
-        app.adapters.memory.retrieve("key")
+        app.adapters.pods.read("key")
 
 
 def test_what_is_not_a_call_passes_through(app: SyncApp) -> None:

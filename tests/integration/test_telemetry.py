@@ -8,6 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     for name in ("AGENTBOX_MANIFEST", "AGENTBOX_STATE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    async with agentbox.open_app() as opened:
+    async with agentbox.open_app(overrides={"adapters": {"events": "off"}}) as opened:
         yield opened
 
 
@@ -224,6 +225,20 @@ async def test_a_stream_is_one_span_one_line_and_a_count_of_items(
     assert len(named(spans, "orchestrator.stream")) == 1
     assert [line["outcome"] for line in logged(lines) if line["method"] == "stream"] == ["ok"]
     assert value(app, "agentbox_adapter_stream_items_total", **labels) == before + count
+
+
+async def test_items_of_an_open_stream_are_counted_when_somebody_looks(app: App) -> None:
+    labels = {"slot": "orchestrator", "method": "stream", "impl": "local-process-manager"}
+    agent = await app.adapters.orchestrator.spawn(AgentSpec(command=sys.executable, args=("-c", "print(1)\nprint(2)")))
+    before = value(app, "agentbox_adapter_stream_items_total", **labels) or 0
+    stream: Any = app.adapters.orchestrator.stream(agent.id)
+    async with aclosing(stream):
+        await anext(stream)
+        await anext(stream)
+        assert value(app, "agentbox_adapter_stream_items_total", **labels) == before + 2
+        await anext(stream)
+        assert value(app, "agentbox_adapter_stream_items_total", **labels) == before + 3
+    assert value(app, "agentbox_adapter_stream_items_total", **labels) == before + 3
 
 
 async def test_a_stream_that_fails_names_the_kind_of_error(app: App, spans: InMemorySpanExporter) -> None:

@@ -108,7 +108,8 @@ def injected(pid: int, fault: str, *, log: Path, paths: Iterable[Path] = ()) -> 
     """
     calls = fault.partition(":")[0]
     names = [word for path in paths for word in ("-P", str(path))]
-    command = ["strace", "-f", "-o", str(log), "-e", f"trace={calls}", "-e", f"inject={fault}", *names, "-p", str(pid)]
+    wanted = ["-e", f"trace={calls}", "-e", f"inject={fault}", *names]
+    command = ["strace", "-f", "-y", "-o", str(log), *wanted, "-p", str(pid)]
     done = Injection()
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
         assert tracer.stderr is not None

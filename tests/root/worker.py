@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from agentbox.testing import open_slot
+from agentbox_contracts.events import Event
 from agentbox_contracts.orchestrator import AgentSpec
 
 MANIFEST = """
 [adapters]
 beads = "local-sqlite"
+events = "local-jsonl"
 orchestrator = "local-process-manager"
 [orchestrator.local-process-manager]
 keeper_idle_seconds = 0.2
@@ -72,7 +74,7 @@ class Worker:
 
     async def work(self) -> None:
         """Several at once, so that they share what can be shared."""
-        one = self.bead if self._slot == "beads" else self.agent
+        one = {"beads": self.bead, "events": self.event}.get(self._slot, self.agent)
         await asyncio.gather(*(one() for _ in range(ROUNDS)))
 
     async def bead(self) -> None:
@@ -84,9 +86,15 @@ class Worker:
         if bead is not None and await self.tried("claimed", lambda: beads.claim(bead.id, actor="ada")):
             await self.tried("closed", lambda: beads.close(bead.id, actor="ada"))
 
+    async def event(self) -> None:
+        events = self._adapter
+        await self.tried("said", lambda: events.dispatch(Event(type="test.said", source="test", data="x" * 3000)))
+
     async def read(self) -> None:
         if self._slot == "beads":
             await self.tried("read", lambda: self._adapter.get_ready(limit=10))
+        elif self._slot == "events":
+            await self.tried("read", lambda: self._adapter.read(limit=10))
         else:
             await self.tried("read", self._adapter.list_agents)
 

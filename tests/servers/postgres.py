@@ -68,13 +68,15 @@ class Server:
         secret = "".join(f"%{byte:02x}" for byte in (password or self.password).encode())
         return f"postgresql://{self.user}:{secret}@{self.host}:{port or self.port}/{database}"
 
-    def manifest(self, *, dsn: str | None = None, schema: str | None = None, **settings: Any) -> str:
-        """Manifest text that chooses `external-pg` for beads, in a schema of its own unless one is named."""
+    def manifest(
+        self, slot: str = "beads", *, dsn: str | None = None, schema: str | None = None, **settings: Any
+    ) -> str:
+        """Manifest text that chooses `external-pg` for *slot*, in a schema of its own unless one is named."""
         reference = self.folder / f"dsn-{uuid4().hex}"
         reference.write_text(dsn or self.dsn)
-        values = {"dsn": f"file:{reference}", "schema": schema or f"beads_{uuid4().hex}", "pool_max": 4, **settings}
+        values = {"dsn": f"file:{reference}", "schema": schema or f"{slot}_{uuid4().hex}", "pool_max": 4, **settings}
         lines = (f"{name} = {_toml(value)}" for name, value in values.items())
-        return '[adapters]\nbeads = "external-pg"\n[beads.external-pg]\n' + "\n".join(lines) + "\n"
+        return f'[adapters]\n{slot} = "external-pg"\n[{slot}.external-pg]\n' + "\n".join(lines) + "\n"
 
     def start(self) -> None:
         """Start, or start again, and wait until it answers."""

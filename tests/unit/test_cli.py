@@ -67,6 +67,6 @@ def test_text_cannot_forge_lines_or_steer_the_terminal() -> None:
 
 def test_an_adapter_that_cannot_be_loaded_is_w029(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "agentbox.toml"
-    path.write_text('[adapters]\nmemory = "embedded"\n')
+    path.write_text('[adapters]\npods = "local-solid"\n')
     assert main(["validate", str(path)]) == 0
-    assert "warning W029 memory: no adapter called 'embedded' in this version" in capsys.readouterr().out
+    assert "warning W029 pods: no adapter called 'local-solid' in this version" in capsys.readouterr().out

@@ -10,10 +10,13 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentbox_contracts import SLOTS, contract_of
 from agentbox_contracts.errors import error_classes
+from agentbox_contracts.vocabulary import VOCABULARY
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -73,20 +76,36 @@ def test_the_quickstart_names_commands() -> None:
     assert ["beads", "ready"] in list(commands(ROOT / "docs" / "quickstart.md"))
 
 
-def test_the_errors_page_is_made_from_the_tree() -> None:
+@cache
+def generate() -> Any:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_vocabulary_page_is_made_from_the_classes() -> None:
+    page = (ROOT / "docs" / "events-vocabulary.md").read_text("utf-8")
+    assert page == generate().vocabulary_page(page), "run make docs"
+    assert all(f"`{type}`" in page for type in VOCABULARY)
+
+
+def test_the_errors_page_is_made_from_the_tree() -> None:
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    assert page == generate.errors_page(page), "run make docs"
+    assert page == generate().errors_page(page), "run make docs"
     assert all(f"`{error.__name__}`" in page for error in error_classes())
+
+
+def test_the_ports_page_is_made_from_the_docstrings() -> None:
+    page = (ROOT / "docs" / "ports.md").read_text("utf-8")
+    assert page == generate().ports_page(), "run make docs"
+    assert all(f"### {slot}.{method}\n" in page for slot in SLOTS for method in contract_of(slot).methods)
 
 
 def test_every_slot_table_names_adapters_that_exist() -> None:
     from agentbox.plugins import adapter_names
-    from agentbox_contracts import SLOTS
 
     text = (ROOT / "README.md").read_text("utf-8")
     for slot in SLOTS:

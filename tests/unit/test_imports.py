@@ -42,12 +42,18 @@ ALLOWED: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("agentbox.recovery", (CONTRACTS, "agentbox.resolver", "agentbox.manifest")),
+    ("agentbox._announcing_", (CONTRACTS, "agentbox.resolver", "agentbox.metrics", "agentbox._announcing_")),
+    (
+        "agentbox.announcing",
+        (CONTRACTS, "agentbox.__version__", "agentbox.resolver", "agentbox.manifest", "agentbox._announcing_"),
+    ),
     ("agentbox.telemetry", (CONTRACTS, "agentbox.manifest", "agentbox.metrics")),
     (
         "agentbox.app",
         (
             CONTRACTS,
             "agentbox.__version__",
+            "agentbox.announcing",
             "agentbox.resolver",
             "agentbox.federation",
             "agentbox.manifest",

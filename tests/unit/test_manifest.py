@@ -53,8 +53,8 @@ def test_without_any_file_the_standalone_defaults_hold(tmp_path: Path) -> None:
     assert impls(manifest) == {
         "beads": "local-sqlite",
         "pods": "off",
-        "memory": "off",
-        "events": "off",
+        "memory": "embedded",
+        "events": "local-jsonl",
         "orchestrator": "local-process-manager",
     }
     assert not any(choice.explicit for choice in manifest.adapters.values())
@@ -161,7 +161,7 @@ def test_tables_of_all_adapters_are_kept_under_canonical_names() -> None:
 
     assert manifest.tables["memory"] == {"embedded": {"size": 3}, "external-pg": {}}
     assert manifest.adapters["beads"].table == {"path": "x"}
-    assert manifest.adapters["memory"].table == {}
+    assert manifest.adapters["memory"].table == {"size": 3}
 
 
 # ── Overrides ──

@@ -50,12 +50,13 @@ CASES = {
     "bridge variable with an open quote": Case(
         "E003", None, '[adapters]\norchestrator = "stdio-bridge"', {"AGENTBOX_BRIDGE": "python 'x"}
     ),
-    "all off without saying so": Case("E004", 2, '[adapters]\nbeads = "off"'),
+    "all off without saying so": Case("E004", 2, '[adapters]\nbeads = "off"\nmemory = "off"\nevents = "off"'),
     "all off in client mode": Case("E004", 2, FOUR_OFF + CLIENT + URL),
     "external events without a URL": Case(
         "E005", 2, '[adapters]\nevents = "external"\nbeads = "off"\npods = "off"\nmemory = "off"\n' + CLIENT
     ),
     "local adapter in client mode": Case("W012", 5, CLIENT + URL + '[adapters]\nmemory = "embedded"'),
+    "no orchestrator": Case("W030", 2, '[adapters]\norchestrator = "off"'),
     "metrics on the port of the host": Case("E013", 2, "[observability]\nmetrics_port = 7070"),
     "both ports written": Case("E013", 4, "[host]\nport = 9000\n[observability]\nmetrics_port = 9000"),
     "unknown section": Case("E016", 1, "[adapter]"),
@@ -160,7 +161,7 @@ def test_all_four_off_is_a_warning_when_all_four_say_so() -> None:
 
 
 def test_all_four_off_is_a_warning_when_the_mode_says_so() -> None:
-    text = '[adapters]\nbeads = "off"\n[federation]\nmode = "standalone"'
+    text = '[adapters]\nbeads = "off"\nmemory = "off"\nevents = "off"\n[federation]\nmode = "standalone"'
 
     (warning,) = parse(text, environ={}).warnings
 

@@ -25,6 +25,7 @@ class Pool:
     """Bounds of a pool."""
 
     size: Annotated[int, msgspec.Meta(ge=1)] = 4
+    folder: Path | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -90,9 +91,10 @@ def test_without_a_table_every_setting_has_its_default(tmp_path: Path) -> None:
 
 
 def test_relative_paths_are_inside_the_state_folder(tmp_path: Path) -> None:
-    settings = store('path = "a/b.db"\nspare = "/abs"\n[state]\npath = "here"', tmp_path)
+    settings = store('path = "a/b.db"\nspare = "/abs"\npool = { folder = "p" }\n[state]\npath = "here"', tmp_path)
 
     assert settings.path == tmp_path / "here" / "a" / "b.db"
+    assert settings.pool.folder == tmp_path / "here" / "p"
     assert settings.spare == Path("/abs")
 
 

@@ -16,11 +16,15 @@ __all__ = ["NETWORK", "SUITES", "suite_of"]
 
 SUITES = {
     "beads": "agentbox_contracts.suites.beads:BeadsSuite",
+    "events": "agentbox_contracts.suites.events:EventsSuite",
+    "memory": "agentbox_contracts.suites.memory:MemorySuite",
     "orchestrator": "agentbox_contracts.suites.orchestrator:OrchestratorSuite",
 }
 
 NETWORK = {
     "beads": "agentbox_contracts.suites.network:BeadsNetworkSuite",
+    "events": "agentbox_contracts.suites.network:EventsNetworkSuite",
+    "memory": "agentbox_contracts.suites.network:MemoryNetworkSuite",
     "orchestrator": "agentbox_contracts.suites.network:OrchestratorNetworkSuite",
 }
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 import attrs
+from msgspec.structs import fields
 
 from agentbox_contracts.contract import Method
 from agentbox_contracts.errors import AdapterTimeout, AdapterUnavailable
@@ -39,13 +40,19 @@ class Sample:
     `arrange` makes the scene from an adapter and a word that nobody else has. `call` gets an adapter, the scene and a
     key; again with the same key, or for a method without one again at all, it must change nothing more. `is_right`
     looks at the answer, and `effects` counts how often the call has happened.
+
+    Where a call is answered before it has come to the server, `settle` gets the adapter, one without trouble and the
+    scene, and returns once all that the adapter was told is with the server.
     """
 
     arrange: Callable[[Any, str], Awaitable[Any]]
     call: Callable[[Any, Any, str | None], Awaitable[Any]]
     is_right: Callable[[Any, Any], bool]
     effects: Callable[[Any, Any], Awaitable[int]] | None = None
+    settle: Callable[[Any, Any, Any], Awaitable[None]] | None = None
     needs: str | None = None
+    keyed_by: str | None = None
+    """The capability by which the call takes a key, where its argument is not called so."""
 
 
 @attrs.frozen(kw_only=True)
@@ -132,13 +139,18 @@ def _calls(methods: Mapping[str, Method], samples: Mapping[str, Sample], have: f
     for name, sample in samples.items():
         if sample.needs is not None and sample.needs not in have:
             continue
-        if "key" not in methods[name].arguments.__struct_fields__:
+        if not _takes_a_key(methods[name]) and sample.keyed_by is None:
             calls.append(_Call(name, sample, "unknown"))
             continue
         calls.append(_Call(f"{name} without a key", sample, "none"))
-        if "keys" in have:
+        if (sample.keyed_by or "keys") in have:
             calls.append(_Call(f"{name} with a key", sample, "given"))
     return calls
+
+
+def _takes_a_key(method: Method) -> bool:
+    """Whether a call may have a key of its own; what must be given is the name of something."""
+    return any(field.name == "key" and not field.required for field in fields(method.arguments))
 
 
 async def _round(cells: list[_Cell], any_read: Read) -> list[Seen]:
@@ -187,9 +199,17 @@ class _Cell:
                 error=self._ended if isinstance(self._ended, Exception) else None,
                 is_right=_is_right(sample, self._ended, self._scene),
                 later=await self._later(any_read),
-                effects=None if sample.effects is None else await sample.effects(self._network.direct, self._scene),
+                effects=await self._effects(),
                 is_repeatable=self._call.key != "none",
             )
+
+    async def _effects(self) -> int | None:
+        sample, direct = self._call.sample, self._network.direct
+        if sample.effects is None:
+            return None
+        if sample.settle is not None:
+            await sample.settle(self._adapter, direct, self._scene)
+        return await sample.effects(direct, self._scene)
 
     async def _later(self, any_read: Read) -> str:
         """What is wrong with the next call: the same again, or a read where that would be another write."""

@@ -16,7 +16,7 @@ Every method is called in every trouble, through a proxy of its own, and looked 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,9 +25,11 @@ import pytest_asyncio
 
 from agentbox_contracts import contract_of
 from agentbox_contracts.beads import Beads
+from agentbox_contracts.events import Events
+from agentbox_contracts.memory import Memory
 from agentbox_contracts.orchestrator import Orchestrator
-from agentbox_contracts.suites import _network_beads, _network_orchestrator
-from agentbox_contracts.suites._network_orchestrator import followed
+from agentbox_contracts.suites import _network_beads, _network_events, _network_memory, _network_orchestrator
+from agentbox_contracts.suites._network_orchestrator import Followed
 from agentbox_contracts.suites._network_troubles import TROUBLES, Trouble
 from agentbox_contracts.suites._network_watch import HONEST, ManifestAt, Network, Sample, Seen, watched
 from agentbox_contracts.suites._orchestrator_agents import Agents, WithAgents
@@ -35,13 +37,22 @@ from agentbox_contracts.suites.clauses import clause
 from agentbox_contracts.suites.lifecycle import Suite
 from agentbox_contracts.suites.opening import OpenAdapter
 
-__all__ = ["BeadsNetworkSuite", "ManifestAt", "NetworkSuite", "OrchestratorNetworkSuite"]
+__all__ = [
+    "BeadsNetworkSuite",
+    "EventsNetworkSuite",
+    "ManifestAt",
+    "MemoryNetworkSuite",
+    "NetworkSuite",
+    "OrchestratorNetworkSuite",
+]
 
 SLACK_SECONDS = 1.0
 
+Follow = Callable[[Network, Trouble], Awaitable[Followed]]
+
 
 class NetworkSuite(Suite):
-    """What holds for every slot. Each call has `deadline_seconds`, which the suite adds to the manifest."""
+    """What holds for every slot. Each call under test has `deadline_seconds`, which the suite adds to the manifest."""
 
     deadline_seconds: ClassVar[float] = 1.0
     troubles: ClassVar[tuple[Trouble, ...]] = TROUBLES
@@ -69,7 +80,8 @@ class NetworkSuite(Suite):
         def text(host: str, port: int) -> str:
             return f"{manifest_at(host, port)}\n[adapters_policy]\ndeadline_seconds = {self.deadline_seconds}\n"
 
-        async with open_adapter(text(*server)) as direct:
+        # Whoever looks on is not under test, and may take its time.
+        async with open_adapter(manifest_at(*server)) as direct:
             yield Network(server=server, manifest_at=text, open_adapter=open_adapter, direct=direct)
 
     @pytest.fixture
@@ -123,14 +135,6 @@ class NetworkSuite(Suite):
         assert counted
         assert {name: effects for name, effects in counted.items() if effects != 1} == {}
 
-    @clause("network.write.at-most-once")
-    async def test_a_write_without_a_key_is_at_most_one(self, seen: list[Seen]) -> None:
-        """A write without a key happens at most once, and once when it was answered."""
-        writes = [call for call in seen if not call.is_repeatable and call.effects is not None]
-
-        assert writes
-        assert [call.name for call in writes if call.effects != 1 and (call.error is None or call.effects)] == []
-
     @clause("network.health.honest")
     async def test_a_server_out_of_reach_is_not_healthy(self, network: Network) -> None:
         """While the server is out of reach the adapter is not healthy and says why; afterwards it is healthy again."""
@@ -145,7 +149,39 @@ class NetworkSuite(Suite):
         assert again.state == "healthy"
 
 
-class BeadsNetworkSuite(NetworkSuite):
+class StreamClauses:
+    """For slots that have a stream."""
+
+    troubles: ClassVar[tuple[Trouble, ...]]
+
+    @pytest.fixture
+    def follow(self) -> Follow:
+        """What becomes of a stream in one trouble. Each slot's suite says how."""
+        raise NotImplementedError
+
+    @clause("network.stream.resumes")
+    async def test_a_stream_loses_and_repeats_nothing(self, network: Network, follow: Follow) -> None:
+        """A stream goes on behind its last event, by itself or when asked for anew: none is lost, none comes twice."""
+        streams = await asyncio.gather(*(follow(network, trouble) for trouble in self.troubles))
+
+        assert {stream.name: stream.came for stream in streams if not stream.is_whole} == {}
+        dishonest = {stream.name: stream.errors for stream in streams if not all(map(_is_honest, stream.errors))}
+        assert dishonest == {}
+
+
+class UnkeyedClauses:
+    """For slots with writes that are another one each time they come."""
+
+    @clause("network.write.at-most-once")
+    async def test_a_write_without_a_key_is_at_most_one(self, seen: list[Seen]) -> None:
+        """A write without a key happens at most once, and once when it was answered."""
+        writes = [call for call in seen if not call.is_repeatable and call.effects is not None]
+
+        assert writes
+        assert [call.name for call in writes if call.effects != 1 and (call.error is None or call.effects)] == []
+
+
+class BeadsNetworkSuite(UnkeyedClauses, NetworkSuite):
     """Beads on a server."""
 
     slot = "beads"
@@ -158,7 +194,38 @@ class BeadsNetworkSuite(NetworkSuite):
         return await adapter.get_ready(limit=1)
 
 
-class OrchestratorNetworkSuite(WithAgents, NetworkSuite):
+class EventsNetworkSuite(StreamClauses, UnkeyedClauses, NetworkSuite):
+    """Events on a host. Whatever the adapter keeps on its own side, each server's address must have its own."""
+
+    slot = "events"
+    streams = frozenset({"subscribe"})
+
+    @pytest.fixture
+    def samples(self) -> Mapping[str, Sample]:
+        return _network_events.samples()
+
+    @pytest.fixture
+    def follow(self) -> Follow:
+        return _network_events.followed
+
+    async def any_read(self, adapter: Events) -> Any:
+        return await adapter.read(limit=1)
+
+
+class MemoryNetworkSuite(NetworkSuite):
+    """Memory on a server. Every write is the same when it comes twice."""
+
+    slot = "memory"
+
+    @pytest.fixture
+    def samples(self) -> Mapping[str, Sample]:
+        return _network_memory.samples()
+
+    async def any_read(self, adapter: Memory) -> Any:
+        return await adapter.list_namespaces(limit=1)
+
+
+class OrchestratorNetworkSuite(WithAgents, StreamClauses, UnkeyedClauses, NetworkSuite):
     """Agents on a host."""
 
     slot = "orchestrator"
@@ -168,17 +235,12 @@ class OrchestratorNetworkSuite(WithAgents, NetworkSuite):
     def samples(self, agents: Agents) -> Mapping[str, Sample]:
         return _network_orchestrator.samples(agents)
 
+    @pytest.fixture
+    def follow(self, agents: Agents) -> Follow:
+        return lambda network, trouble: _network_orchestrator.followed(network, agents, trouble)
+
     async def any_read(self, adapter: Orchestrator) -> Any:
         return await adapter.list_agents(limit=1)
-
-    @clause("network.stream.resumes")
-    async def test_a_stream_loses_and_repeats_nothing(self, network: Network, agents: Agents) -> None:
-        """A stream goes on behind its last event, by itself or when asked for anew: none is lost, none comes twice."""
-        streams = await asyncio.gather(*(followed(network, agents, trouble) for trouble in self.troubles))
-
-        assert {stream.name: stream.came for stream in streams if not stream.is_whole} == {}
-        dishonest = {stream.name: stream.errors for stream in streams if not all(map(_is_honest, stream.errors))}
-        assert dishonest == {}
 
 
 def _is_honest(error: Exception) -> bool:

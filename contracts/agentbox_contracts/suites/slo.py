@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from agentbox_contracts.errors import AdapterDisabled, InvalidInput
-from agentbox_contracts.suites import _slo_beads, _slo_orchestrator
+from agentbox_contracts.suites import _slo_beads, _slo_events, _slo_memory, _slo_orchestrator
 from agentbox_contracts.suites._slo_load import Answer, Load
 
 __all__ = ["LEVELS", "LOADS", "LONGEST_SECONDS", "Level", "Measured", "duration", "judged", "measure"]
@@ -67,7 +67,14 @@ LEVELS: Mapping[str, tuple[Level, ...]] = MappingProxyType(
 )
 """The service levels of each slot."""
 
-LOADS: Mapping[str, Load] = MappingProxyType({"beads": _slo_beads.load, "orchestrator": _slo_orchestrator.load})
+LOADS: Mapping[str, Load] = MappingProxyType(
+    {
+        "beads": _slo_beads.load,
+        "events": _slo_events.load,
+        "memory": _slo_memory.load,
+        "orchestrator": _slo_orchestrator.load,
+    }
+)
 """The load of each slot that has one."""
 
 

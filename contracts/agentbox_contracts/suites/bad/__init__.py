@@ -21,7 +21,7 @@ __all__ = ["Base", "KnownBad", "known_bad", "known_bads"]
 
 T = TypeVar("T", bound=type)
 
-MODULES = ("lifecycle", "off", "network", "beads", "orchestrator")
+MODULES = ("lifecycle", "off", "network", "beads", "events", "memory", "orchestrator")
 
 Base: Any = object
 """What a mixin is written upon; at run time the adapter that it spoils comes behind it."""

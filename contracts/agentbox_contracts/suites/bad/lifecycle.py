@@ -36,14 +36,6 @@ class NeverHealthy(Base):
         return Health("degraded", "it always is")
 
 
-@known_bad(caught_by="lifecycle.health.connected")
-class HealthyForAReason(Base):
-    """Gives a reason where there is nothing to explain."""
-
-    async def health(self) -> Any:
-        return attrs.evolve(await super().health(), reason="all is well")
-
-
 @known_bad(caught_by="lifecycle.health.disconnected")
 class HealthyWhenDisconnected(Base):
     """Says that it is healthy without a look."""
@@ -210,6 +202,7 @@ class ClosesForAll(CountsOpen):
 def _beside(location: str | None, word: str) -> Path:
     """A file that all processes with this store see, wherever the store is."""
     if location and Path(location).is_absolute():
+        Path(location).parent.mkdir(parents=True, exist_ok=True)
         return Path(f"{location}.{word}")
     name = hashlib.sha256(str(location).encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"agentbox-known-bad-{name}.{word}"

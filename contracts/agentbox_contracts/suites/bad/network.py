@@ -7,6 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
+from uuid import uuid4
+
+import attrs
 
 from agentbox_contracts import contract_of
 from agentbox_contracts.contract import Health
@@ -19,6 +22,7 @@ TOO_LONG = 2.5
 PIECE = 7
 
 Call = Callable[..., Awaitable[Any]]
+Stream = AsyncGenerator[Any, None]
 
 
 class Around(Base):
@@ -112,10 +116,21 @@ class StaysBroken(Around):
 
 @known_bad(caught_by="network.write.one-effect")
 class LosesTheKeyOnTheWay(Around):
-    """Keeps a key to itself, so that the server cannot know that it is asked again."""
+    """Keeps a key, or the id of an event, to itself, so that the server cannot know that it is asked again."""
 
     async def around(self, call: Call, **arguments: Any) -> Any:
+        if "event" in arguments:
+            arguments["event"] = attrs.evolve(arguments["event"], id=None)
+        if "events" in arguments:
+            arguments["events"] = [attrs.evolve(event, id=None) for event in arguments["events"]]
+        if self.slot == "memory":
+            return await call(**_renamed(arguments))
         return await call(**{name: value for name, value in arguments.items() if name != "key"})
+
+
+def _renamed(arguments: dict[str, Any]) -> dict[str, Any]:
+    """A record that is stored, under a key that nobody has."""
+    return {**arguments, "key": f"{arguments['key']}-{uuid4().hex}"} if "value" in arguments else arguments
 
 
 @known_bad(caught_by="network.write.at-most-once")
@@ -123,6 +138,8 @@ class TriesAgainWhatHasNoKey(Around):
     """Repeats what was perhaps done, though nothing tells the server that it is the same."""
 
     async def around(self, call: Call, **arguments: Any) -> Any:
+        if getattr(arguments.get("event"), "id", "") is None:
+            await call(**arguments)
         try:
             return await call(**arguments)
         except AdapterUnavailable:
@@ -152,7 +169,7 @@ class NeverRecovers(Base):
 class InPieces(Base):
     """Breaks a stream and goes on, at the place that `resumed` says."""
 
-    def resumed(self, cursors: list[str]) -> str:
+    def resumed(self, cursors: list[Any]) -> Any:
         """The cursor to go on behind."""
         return cursors[-1]
 
@@ -160,18 +177,32 @@ class InPieces(Base):
         """How many events are dropped after the break."""
         return 0
 
-    async def stream(self, agent_id: str, *, after: str | None = None) -> AsyncGenerator[Any, None]:
-        cursors: list[str] = []
-        async with aclosing(super().stream(agent_id, after=after)) as events:
+    def broken(self) -> bool:
+        """Whether the stream goes on at all after the break."""
+        return False
+
+    async def stream(self, agent_id: str, *, after: str | None = None) -> Stream:
+        async for event in self._pieces(partial(super().stream, agent_id), after, "cursor"):
+            yield event
+
+    async def subscribe(self, *, after: int | None = None, **call: Any) -> Stream:
+        async for event in self._pieces(partial(super().subscribe, **call), after, "seq"):
+            yield event
+
+    async def _pieces(self, stream: Callable[..., Any], after: Any, cursor: str) -> Stream:
+        cursors: list[Any] = []
+        async with aclosing(stream(after=after)) as events:
             async for event in events:
                 yield event
-                cursors.append(event.cursor)
+                cursors.append(getattr(event, cursor))
                 if len(cursors) == PIECE:
                     break
             else:
                 return
+        if self.broken():
+            return
         left_out = self.left_out()
-        async with aclosing(super().stream(agent_id, after=self.resumed(cursors))) as events:
+        async with aclosing(stream(after=self.resumed(cursors))) as events:
             async for event in events:
                 if left_out == 0:
                     yield event
@@ -182,7 +213,7 @@ class InPieces(Base):
 class ResumesTooEarly(InPieces):
     """Goes on before the last event, which comes twice."""
 
-    def resumed(self, cursors: list[str]) -> str:
+    def resumed(self, cursors: list[Any]) -> Any:
         return cursors[-2]
 
 
@@ -195,28 +226,16 @@ class ResumesTooLate(InPieces):
 
 
 @known_bad(caught_by="network.stream.resumes")
-class EndsInSilence(Base):
+class EndsInSilence(InPieces):
     """Takes the end of the connection for the end of the stream."""
 
-    async def stream(self, agent_id: str, *, after: str | None = None) -> AsyncGenerator[Any, None]:
-        told = 0
-        async with aclosing(super().stream(agent_id, after=after)) as events:
-            async for event in events:
-                yield event
-                told += 1
-                if told == PIECE:
-                    return
+    def broken(self) -> bool:
+        return True
 
 
 @known_bad(caught_by="network.stream.resumes")
-class TellsWhatAStreamMet(Base):
+class TellsWhatAStreamMet(InPieces):
     """Lets the errors of a stream's connection out."""
 
-    async def stream(self, agent_id: str, *, after: str | None = None) -> AsyncGenerator[Any, None]:
-        told = 0
-        async with aclosing(super().stream(agent_id, after=after)) as events:
-            async for event in events:
-                yield event
-                told += 1
-                if told == PIECE:
-                    raise ConnectionResetError(104, "Connection reset by peer")
+    def broken(self) -> bool:
+        raise ConnectionResetError(104, "Connection reset by peer")
