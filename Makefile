@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/agentbox demo
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --durations 12 $(ARGS)
+	$(BIN)/pytest -n 3 --durations 12 $(ARGS)
 
 # What needs root or apt: failing disks and full ones, and sandboxes.
 test-root: $(READY)

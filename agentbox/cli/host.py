@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
-import sys
+import stat
+import threading
 
 from agentbox import manifest as manifests
 from agentbox import telemetry
@@ -43,13 +45,51 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _serve(manifest: manifests.Manifest) -> None:
     # Only messages may reach the other side: whatever prints from here on prints to standard error.
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    out = os.dup(1)
     os.dup2(2, 1)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, out)
+    source = os.fdopen(0 if _can_be_watched(0) else _pumped_from(0), "rb", buffering=0)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+    pump: threading.Thread | None = None
+    if not _can_be_watched(out):
+        out, pump = _pumped_to(out)
+    sink = os.fdopen(out, "wb", buffering=0)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
     async with open_app(manifest) as app:
         await serve(app, reader, writer)
     transport.close()
+    if pump is not None:
+        await asyncio.to_thread(pump.join)
+
+
+def _can_be_watched(descriptor: int) -> bool:
+    """Whether the loop can wait for it: for a file, or what is like one, it cannot."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def _pumped_from(source: int) -> int:
+    """A pipe that gives what *source* holds."""
+    theirs, ours = os.pipe()
+    _pump(source, ours)
+    return theirs
+
+
+def _pumped_to(target: int) -> tuple[int, threading.Thread]:
+    """A pipe whose content goes to *target*, and the thread that ends when all of it has."""
+    ours, theirs = os.pipe()
+    return theirs, _pump(ours, target)
+
+
+def _pump(source: int, target: int) -> threading.Thread:
+    def copy() -> None:
+        with contextlib.suppress(OSError), os.fdopen(target, "wb") as out, os.fdopen(source, "rb") as incoming:
+            while piece := incoming.read1():
+                out.write(piece)
+                out.flush()
+
+    thread = threading.Thread(target=copy, daemon=True)
+    thread.start()
+    return thread

@@ -138,8 +138,7 @@ class TestWays:
     async def test_three_replicas_are_a_quorum_and_outlive_one_server(self, tmp_path: Path) -> None:
         with cluster(3) as servers:
             everyone = ",".join(each.url for each in servers)
-            patient = {"retry_seconds": 60, "connect_timeout_seconds": 120}
-            manifest = servers[0].manifest(url=everyone, replicas=3, **patient)
+            manifest = servers[0].manifest(url=everyone, replicas=3, retry_seconds=60, connect_timeout_seconds=120)
             async with open_slot(manifest, "events", folder=tmp_path) as events:
                 assert events.durability == "quorum"
                 assert (await events.dispatch(event(0))).durability == "quorum"

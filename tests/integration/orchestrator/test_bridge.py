@@ -192,6 +192,16 @@ class TestHost:
         )
         return [json.loads(line) for line in done.stdout.splitlines()]
 
+    def test_files_do_as_well_as_pipes(self, tmp_path: Path) -> None:
+        asked, answered = tmp_path / "asked", tmp_path / "answered"
+        asked.write_text('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        for source, ids in ((asked, [1]), (Path(os.devnull), [])):
+            with source.open("rb") as incoming, answered.open("wb") as out:
+                command = [sys.executable, "-m", "agentbox", "host", "--stdio"]
+                environ = {**os.environ, "AGENTBOX_STATE": str(tmp_path / "state")}
+                subprocess.run(command, stdin=incoming, stdout=out, env=environ, cwd=tmp_path, timeout=30, check=True)
+            assert [json.loads(line)["id"] for line in answered.read_text().splitlines()] == ids
+
     def test_it_answers_by_id(self, tmp_path: Path) -> None:
         params = {"slot": "orchestrator", "contract": CONTRACT.version}
         hello = json.dumps({"jsonrpc": "2.0", "id": "a", "method": "hello", "params": params})
