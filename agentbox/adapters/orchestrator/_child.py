@@ -14,6 +14,8 @@ import socket
 import time
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 if TYPE_CHECKING or __package__:
     from agentbox.adapters.orchestrator import _files, _limits, _proc, _sandbox
 else:
@@ -22,13 +24,27 @@ else:
     import _proc
     import _sandbox
 
-__all__ = ["IGNORED", "CannotStart", "CannotWrite", "Command", "Embryo", "heard"]
+__all__ = ["IGNORED", "CannotStart", "CannotWrite", "Command", "Embryo", "heard", "rehearse"]
 
 IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
 """What keeper and supervisor ignore, and a command must not: everything else they leave as the kernel has it."""
 
 READY = b"\0"
 SAID = 2000
+
+DURABLE = ("record.json", "started.json", ".", "..")
+"""What has to be on the disk before a command is let go."""
+
+NOWHERE = "/nonexistent"
+REHEARSED: dict[str, object] = {
+    "op": "start",
+    "id": NOWHERE,
+    "argv": ["true", "-"],
+    "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": NOWHERE},
+    "cwd": NOWHERE,
+    "stdin": "null",
+    "n": 1,
+}
 
 
 class CannotStart(Exception):
@@ -78,29 +94,37 @@ class Embryo:
 
     def start(self, request: dict[str, object], command: Command) -> int | None:
         """
-        Start *command*, which is *request*'s, with the working directory as its home.
+        Let *command*, which is *request*'s, go, with the working directory as its home; `confirm` says if it went.
 
         The answer is the writing end of its standard input. Its record is durable before the command is let go, and
         `started.json`, so that no retry can ever start it a second time. Raises CannotStart; then nothing runs and
         there is no `started.json`.
         """
-        try:
+        with self._or_never():
             if problem := _limits.why_not(command.limits):
                 raise CannotStart(problem)
             with contextlib.suppress(ConnectionError):  # it is dead, which is told below
                 self._channel.sendall(json.dumps(request).encode() + b"\n")
-            self._let_go(command)
-        except BaseException as error:
-            self.give_up()
-            if isinstance(error, OSError):
-                raise CannotWrite(f"the agent's folder cannot be written: {error.strerror}") from error
-            raise
-        self._channel.close()
+            if self._identity is None:
+                raise CannotStart("/proc does not show the processes of this machine")
+            _files.put_json(".", "started.json", {**self._identity, "started_at": time.time()})
+            _files.sync(*DURABLE)  # meanwhile the child prepares itself
+            _expect(self._channel, READY)
+            self._channel.sendall(READY)
         if command.stdin == "pipe":
             os.set_blocking(self._writer, False)
             return self._writer
-        os.close(self._writer)
         return None
+
+    def confirm(self, command: Command) -> None:
+        """Wait until *command*, which was let go, has taken over; raises CannotStart as `start` does."""
+        with self._or_never():
+            if command.is_sandboxed:
+                _expect_inside(self._channel)
+            _expect(self._channel, b"")  # the end of the channel: it closes when the command takes over
+        self._channel.close()
+        if command.stdin != "pipe":
+            os.close(self._writer)
 
     def has_died(self) -> bool:
         """Whether it was killed while it waited; then nothing is left of it."""
@@ -119,19 +143,17 @@ class Embryo:
         self._channel.close()
         os.close(self._writer)
 
-    def _let_go(self, command: Command) -> None:
-        if self._identity is None:
-            raise CannotStart("/proc does not show the processes of this machine")
-        _files.put_json(".", "started.json", {**self._identity, "started_at": time.time()})
+    @contextlib.contextmanager
+    def _or_never(self) -> Iterator[None]:
+        """Whatever goes wrong meanwhile, nothing was started and nothing will be."""
         try:
-            _files.sync("record.json", "started.json", ".", "..")  # meanwhile the child prepares itself
-            _expect(self._channel, READY)
-            self._channel.sendall(READY)
-            if command.is_sandboxed:
-                _expect_inside(self._channel)
-            _expect(self._channel, b"")  # the end of the channel: it closes when the command takes over
-        except (CannotStart, OSError):
-            os.unlink("started.json")
+            yield
+        except BaseException as error:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink("started.json")
+            self.give_up()
+            if isinstance(error, OSError):
+                raise CannotWrite(f"the agent's folder cannot be written: {error.strerror}") from error
             raise
 
 
@@ -173,6 +195,7 @@ def _become(stdin: int, channel: socket.socket, open_files: tuple[int, int]) -> 
     """Turn this child into the command that *channel* tells of; never returns."""
     try:
         os.setsid()
+        rehearse()
         line = heard(channel)
         if line:
             command = Command(json.loads(line))
@@ -186,6 +209,17 @@ def _become(stdin: int, channel: socket.socket, open_files: tuple[int, int]) -> 
         channel.sendall(f"cannot be prepared: {error}".encode(errors="replace"))
     finally:
         os._exit(127)
+
+
+def rehearse() -> None:
+    """
+    Go through what a start does, to no effect, while there is time: the first run of anything in a forked process is
+    slow, because every page it touches is copied then.
+    """
+    command = Command(json.loads(json.dumps(REHEARSED)))
+    _limits.why_not(command.limits)
+    with contextlib.suppress(CannotStart):
+        _found(command)
 
 
 def heard(channel: socket.socket) -> bytes:

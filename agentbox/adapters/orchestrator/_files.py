@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import _thread
 import json
 import os
 
@@ -52,15 +51,14 @@ def sync(*paths: str) -> None:
     """
     Make files, and the names in folders, durable. Raises OSError.
 
-    All at once: what the kernel is asked for together costs one journal commit, and each for itself one more.
+    One after the other: most of what follows is in the journal with the first, and a thread for each cost more.
     """
-    problems: list[OSError] = []
-    pending = [_in_thread(path, problems) for path in paths[1:]]
-    _sync(paths[0], problems)
-    for done in pending:
-        done.acquire()
-    if problems:
-        raise problems[0]
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read_bytes(path: str) -> bytes | None:
@@ -87,35 +85,6 @@ def read_json(path: str) -> dict[str, object] | None:
         return None
     value: dict[str, object] = json.loads(data)
     return value
-
-
-def _in_thread(path: str, problems: list[OSError]) -> _thread.LockType:
-    """A lock that can be had when *path* is durable, or its problem is known."""
-    done = _thread.allocate_lock()
-    done.acquire()
-
-    def work() -> None:
-        try:
-            _sync(path, problems)
-        finally:
-            done.release()
-
-    try:
-        _thread.start_new_thread(work, ())
-    except RuntimeError:  # as many threads as may be
-        work()
-    return done
-
-
-def _sync(path: str, problems: list[OSError]) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        problems.append(error)
 
 
 def _write(path: str, value: dict[str, object], *, is_synced: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -99,6 +100,11 @@ class Records:
         record = attrs.evolve(record, id=agent_id)
         _files.put_json(self.home(agent_id), "record.json", attrs.asdict(record))
         return record
+
+    def hasten(self, agent_id: str) -> None:
+        """Begin to make a record durable: while its supervisor gets ready to, the disk is idle."""
+        with contextlib.suppress(OSError):
+            _files.sync(f"{self.home(agent_id)}/record.json")
 
     def remove(self, agent_id: str) -> None:
         """Forget an agent of which nothing was ever started."""

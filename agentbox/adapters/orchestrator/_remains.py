@@ -20,7 +20,8 @@ else:
 
 __all__ = ["LOCK", "is_settled", "marker", "settle", "signal_name"]
 
-LOCK = "lock"
+LOCK = "."
+"""The agent's folder itself: a file more would have to be made for each agent."""
 PAUSE_SECONDS = 0.01
 
 
@@ -44,7 +45,7 @@ def settle(agent_id: str, status: int | None, *, was_ended: bool, is_final: bool
     home = f"{os.getcwd()}/{agent_id}"
     try:
         os.chdir(home)
-        lock = os.open(LOCK, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_final else 0), 0o600)
+        lock = os.open(LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return  # somebody is removing the folder
     fcntl.flock(lock, fcntl.LOCK_EX)  # one that is being started is waited for

@@ -53,11 +53,27 @@ def stand_by(line: bytes, open_files: tuple[int, int], report: socket.socket) ->
     All that can be done before it is known is done first. When *report* closes instead, nothing was to be started.
     """
     embryo = _child.Embryo(report, open_files)
-    line = line or _child.heard(report)
+    if not line:
+        _rehearse()
+        line = _child.heard(report)
     if line and embryo.has_died():
         embryo = _child.Embryo(report, open_files)
     if not line or not _supervise(json.loads(line), embryo, report):
         embryo.give_up()
+
+
+def _rehearse() -> None:
+    """As the embryo does: go through a start, to no effect, before there is one."""
+    _child.rehearse()
+    with contextlib.suppress(OSError):
+        _files.sync(*[os.devnull] * len(_child.DURABLE))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        _tell(ours, pid=0)
+        Lines(theirs).read()
+    os.path.exists(f"{_child.NOWHERE}/exit.json")
+    _unlink(f"{_child.NOWHERE}/{CONTROL}")
+    Limits({}).due()
 
 
 def _supervise(request: dict[str, object], embryo: _child.Embryo, report: socket.socket) -> bool:
@@ -70,7 +86,7 @@ def _supervise(request: dict[str, object], embryo: _child.Embryo, report: socket
     command = _child.Command(request)
     try:
         os.chdir(command.home)
-        lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         _tell(report, error="gone")
         return False
@@ -92,12 +108,13 @@ def _start(
     listener = listen(CONTROL)
     try:
         stdin = embryo.start(request, command)
+        limits = Limits(command.limits, spared=PROCESSES if command.is_sandboxed else 0)
+        supervisor = Supervisor(embryo.pid, Input(stdin), listener, limits, is_sandboxed=command.is_sandboxed)
+        embryo.confirm(command)
     except _child.CannotStart as error:
         _withdraw()
         _tell(report, error="disk" if isinstance(error, _child.CannotWrite) else "spawn", message=str(error))
         return
-    limits = Limits(command.limits, spared=PROCESSES if command.is_sandboxed else 0)
-    supervisor = Supervisor(embryo.pid, Input(stdin), listener, limits, is_sandboxed=command.is_sandboxed)
     os.close(lock)
     _tell(report, pid=embryo.pid)
     supervisor.run()

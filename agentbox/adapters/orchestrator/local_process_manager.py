@@ -266,6 +266,8 @@ class LocalProcessManager(BaseAdapter, Orchestrator):
 
     async def _started(self, link: _Link, record: Record, spec: AgentSpec, ticket: int | None) -> Agent:
         """Have *record* started, unless that was done. Raises NotFound when it was withdrawn."""
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.run_in_executor, None, link.records.hasten, record.id)
         answer = await link.keeper.ask(start_request(record, link.records.home(record.id), spec, ticket))
         if answer.get("error") == "turn":
             raise _TurnLost

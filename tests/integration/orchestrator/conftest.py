@@ -126,12 +126,13 @@ def running(marker: bytes) -> set[int]:
 
 
 def keepers(folder: Path) -> list[int]:
-    """Processes called keeper whose command line names *folder*."""
-    found = []
+    """Processes called keeper with *folder* in their command line; not those one has just forked, called so at first."""
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 is_keeper = (entry / "comm").read_text() == "agentbox-keeper\n"
                 if is_keeper and str(folder.resolve()).encode() in (entry / "cmdline").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+                    stat = (entry / "stat").read_text()
+                    found[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    return [pid for pid, parent in found.items() if parent not in found]

@@ -63,7 +63,9 @@ async def test_the_process_keeps_its_own_children_and_gets_no_others(
 async def test_two_managers_share_one_keeper_and_all_agents(open_manager: Opener, keeper_pids: Pids) -> None:
     one, other = await asyncio.gather(open_manager(), open_manager())
     agent = await one.spawn(AgentSpec(command="cat", stdin="pipe"))
-    assert len(keeper_pids()) == 1
+    async with asyncio.timeout(30):
+        while len(keeper_pids()) > 1:  # the one that came second is about to leave
+            await asyncio.sleep(0.01)
     assert (await other.status(agent.id)).status == "running"
     await other.send(agent.id, b"hello", end=True)
     assert [event.data for event in await collect(other, agent.id)] == [b"", b"hello", b""]

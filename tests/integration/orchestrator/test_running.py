@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentbox.adapters.orchestrator import local_process_manager
+from agentbox.adapters.orchestrator._files import read_bytes
 from agentbox.adapters.orchestrator.local_process_manager import LocalProcessManager, Settings
 from agentbox_contracts.context import execution_id, session_id
 from agentbox_contracts.errors import AdapterUnavailable, InvalidInput, NotFound, SpawnError
@@ -120,9 +121,9 @@ async def test_the_environment_is_a_short_list_and_what_the_spec_names(
 
 async def test_no_value_of_the_environment_reaches_the_disk(manager: LocalProcessManager, folder: Path) -> None:
     await finished(manager, await manager.spawn(AgentSpec(command="true", env={"KEY": "s3cr3t"}), key="k"))
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert any(b'"KEY"' in path.read_bytes() for path in files)
-    assert not [path for path in files if b"s3cr3t" in path.read_bytes()]
+    contents = [read_bytes(str(path)) or b"" for path in folder.rglob("*") if path.is_file()]
+    assert any(b'"KEY"' in content for content in contents)
+    assert not [content for content in contents if b"s3cr3t" in content]
 
 
 async def test_a_span_reaches_the_agent(manager: LocalProcessManager) -> None:
