@@ -100,7 +100,7 @@ def started(slot: str, folder: Path) -> Iterator[Worker]:
 
 
 @contextmanager
-def injected(pid: int, fault: str, *, log: Path, paths: Iterable[Path] = ()) -> Iterator[Injection]:
+def injected(pid: int, fault: str, *, log: Path, paths: Iterable[Path | str] = ()) -> Iterator[Injection]:
     """
     Have strace do *fault*, such as `fsync:error=EIO:when=3`, to the process and its children, until the block ends.
 

@@ -99,8 +99,9 @@ class Keeper:
             for descriptor, _ in self._epoll.poll(left):
                 self._handle(descriptor)
                 idle_since = time.monotonic()
-            for agent_id, status, was_ended in self._burials.advance({child.pid for child in self._children.values()}):
-                self._help(agent_id, status, was_ended)
+            with contextlib.suppress(OSError):  # no descriptor to be had, perhaps: tried again
+                for agent_id, status, was_ended in self._burials.advance({c.pid for c in self._children.values()}):
+                    self._help(agent_id, status, was_ended)
             self._turns.grant(self._running())
             self._see_to_spare()
 
@@ -144,7 +145,9 @@ class Keeper:
     def _answer(self, client: Lines, request: Request) -> None:
         try:
             self._do(client, request)
-        except (OSError, KeyError, ValueError) as error:
+        except OSError as error:
+            client.answer(request, error="unavailable", message=f"the keeper cannot do that: {error.strerror}")
+        except (KeyError, ValueError) as error:
             client.answer(request, error="unavailable", message=f"the keeper cannot do that: {error!r}")
 
     def _do(self, client: Lines, request: Request) -> None:
@@ -248,7 +251,12 @@ class Keeper:
         """See who stands over an agent, and if nobody does, to its end."""
         if self._stands_over(agent_id):
             return
-        if (watched := supervisor_of(agent_id)) is not None:
+        try:
+            watched = supervisor_of(agent_id)
+        except OSError:  # what it wrote cannot be read now
+            self._burials.add(agent_id)
+            return
+        if watched is not None:
             self._adopted[watched] = agent_id
             self._epoll.register(watched, select.EPOLLIN)
         elif is_settled or _remains.is_settled(agent_id):

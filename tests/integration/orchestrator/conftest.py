@@ -126,7 +126,7 @@ def running(marker: bytes) -> set[int]:
 
 
 def keepers(folder: Path) -> list[int]:
-    """Processes called keeper with *folder* in their command line; not those one has just forked, called so at first."""
+    """Processes called keeper with *folder* in their command line; not those one has just forked, so called."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
