@@ -37,7 +37,7 @@ __all__ = ["Request", "Searcher"]
 WINDOW = 100
 """At least so many of each ranking are fused."""
 
-EXTRA = 2
+EXTRA = 1
 """So many more candidates than wanted are read at first: some turn out to be equal, or to have expired."""
 
 
@@ -101,6 +101,8 @@ class Searcher:
         self._subsets: dict[int, Subsets] = {}
         self._by_name: dict[str, Space] = {}
         self._seen: dict[int, int] = {}
+        self._version = -1
+        self._names: dict[str, tuple[int, VectorSet | None] | None] = {}
 
     def search(self, db: sqlite3.Connection, requests: Sequence[Request], now: int) -> list[list[Match] | Exception]:
         """
@@ -108,6 +110,10 @@ class Searcher:
 
         EmbeddingError is the answer when the query's vector is of another embedder than the namespace's.
         """
+        (version,) = db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self._names.clear()
         places: dict[tuple[str, bool], _Place | None] = {}
         scenes = [self._prepared(db, request, now, places) for request in requests]
         first = _together(list(zip(scenes, requests, strict=True)))
@@ -132,6 +138,8 @@ class Searcher:
         if place is None:
             return None
         if needs_vector and place.bound is not None and place.bound.fingerprint != request.fingerprint:
+            if is_empty(db, place.namespace, now):  # whoever stores next may bind it anew
+                return None
             return mixing(request.namespace, place.bound, request.fingerprint, len(request.vector))
         narrow = request.sieve.is_narrow
         subset = place.subsets.get(db, request.sieve_name, request.sieve) if narrow else None
@@ -140,27 +148,29 @@ class Searcher:
         return _Scene(db, place.namespace, place.space, subset, place.reader, now)
 
     def _place(self, db: sqlite3.Connection, name: str, now: int, *, needs_vector: bool) -> _Place | None:
-        namespace = namespace_id(db, name)
-        if namespace is None or is_empty(db, namespace, now):
+        if name not in self._names:
+            found = namespace_id(db, name)
+            self._names[name] = None if found is None else (found, active_set(db, found))
+        known = self._names[name]
+        if known is None:
             return None
-        bound = active_set(db, namespace)
+        namespace, bound = known
         space, subsets = self._synced(db, namespace, bound if needs_vector else None)
         if space is not None:
             self._by_name[name] = space
         return _Place(namespace, bound, space, subsets, Reader(db, bound.id if bound else 0, now))
 
     def _synced(self, db: sqlite3.Connection, namespace: int, bound: VectorSet | None) -> tuple[Space | None, Subsets]:
-        (version,) = db.execute("PRAGMA data_version").fetchone()
         subsets = self._subsets.setdefault(namespace, Subsets(namespace))
         space = self._spaces.get(namespace)
         if bound is not None and (space is None or space.vectors != bound):
             space = self._spaces[namespace] = Space(namespace, bound, self._folder)
             self._seen.pop(namespace, None)
-        if self._seen.get(namespace) != version:
+        if self._seen.get(namespace) != self._version:
             subsets.sync(db)
             if space is not None:
                 space.sync(db)
-            self._seen[namespace] = version
+            self._seen[namespace] = self._version
         return (None if bound is None else space), subsets
 
 

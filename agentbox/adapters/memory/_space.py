@@ -6,8 +6,10 @@ Only the thread that reads uses it. Everything in it can be had again from the t
 
 from __future__ import annotations
 
+import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,8 +115,10 @@ class Space:
         """How many an index must give so that *want* remain of them."""
         entries = sum(segment.row.entries for segment in self._segments)
         passing = entries - len(self._dead) if among is None else min(len(among), entries)
-        # As many as it takes on average, and as many more as it takes nearly always.
-        return int((want + 2 * want**0.5 + 2) * entries / max(passing, 1)) if passing < entries else want
+        share = max(passing, 1) / entries
+        # About `enough` of them pass, give or take the root of `enough * (1 - share)`: twice that is kept in hand.
+        enough = (math.sqrt(1 - share) + math.sqrt(1 - share + want)) ** 2
+        return math.ceil(enough / share)
 
     def _by_index(
         self, db: sqlite3.Connection, queries: Sequence[Any], want: int, among: Subset | None
@@ -141,12 +145,11 @@ class Space:
         for segment in self._segments:
             similarities, labels = segment.search(matrix, count)
             records = (labels // MAX_PIECES).astype("i8")
-            passing = None if among is None else among.mask(records.ravel()).reshape(records.shape)
-            for number, one in enumerate(hits):
-                near, those = similarities[number], records[number]
-                if passing is not None:
-                    near, those = near[passing[number]], those[passing[number]]
-                one.extend(zip(near.tolist(), those.tolist(), strict=True))
+            found: Iterable[Iterable[Hit]] = map(zip, similarities.tolist(), records.tolist())
+            if among is not None:
+                found = map(compress, found, among.mask(records.ravel()).reshape(records.shape).tolist())
+            for one, more in zip(hits, found, strict=True):
+                one.extend(more)
         return hits if len(self._segments) == 1 else [sorted(one, reverse=True) for one in hits]
 
     def _living(self, hits: list[Hit], tail: list[Hit]) -> list[Hit]:

@@ -123,12 +123,8 @@ def _cosines_by_numpy(np: Any, queries: Sequence[Any], data: Sequence[Sequence[b
     bounds = np.cumsum([0, *map(len, data)]).tolist()
     places = np.cumsum([0, *counts])
     # Not a matrix product: BLAS sums the rows of one matrix in different orders, and equal vectors would differ.
-    near = np.concatenate(
-        [
-            (rows[places[first] : places[last]] * np.asarray(query, dtype="f8")).sum(axis=1)
-            for query, first, last in zip(queries, bounds, bounds[1:], strict=False)
-        ]
-    )
+    wide = np.repeat(np.asarray(queries, dtype="f8"), np.diff(places[bounds]), axis=0)
+    near = (rows * wide).sum(axis=1)
     best = np.maximum.reduceat(near, places[:-1]) if len(near) > len(blobs) else near
     found: list[float] = np.minimum(best, 1.0).round(6).tolist()
     return [found[first:last] for first, last in pairwise(bounds)]
@@ -175,6 +171,7 @@ class _PlainSubset:
 class _ArraySubset:
     def __init__(self, ids: Any) -> None:
         self.array = ids
+        self._flags: Any = None
 
     def __len__(self) -> int:
         return len(self.array)
@@ -190,8 +187,21 @@ class _ArraySubset:
     def mask(self, records: Any) -> Any:
         if not len(self.array):
             return numpy().zeros(len(records), dtype=bool)
+        if self._is_dense():
+            return self._flagged().take(records - (self.array[0] - 1), mode="clip")
         places = numpy().minimum(self.array.searchsorted(records), len(self.array) - 1)
         return self.array[places] == records
+
+    def _is_dense(self) -> bool:
+        """Whether a flag for each number between the least and the greatest takes at most twice what the ids take."""
+        return bool(self.array[-1] - self.array[0] < 16 * len(self.array))
+
+    def _flagged(self) -> Any:
+        """Which of the numbers from one before the least to one behind the greatest are ids."""
+        if self._flags is None:
+            self._flags = numpy().zeros(self.array[-1] - self.array[0] + 3, dtype=bool)
+            self._flags[self.array - (self.array[0] - 1)] = True
+        return self._flags
 
     def changed(self, added: Iterable[int], removed: Iterable[int]) -> Subset:
         np = numpy()
