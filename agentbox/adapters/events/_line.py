@@ -7,13 +7,15 @@ A line ends with `,"prev_hash":"…","hash":"…"}`. The hash is the SHA-256, in
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import chain, count, repeat
+from itertools import count, repeat
 from operator import attrgetter
 from typing import Any
 
@@ -98,6 +100,24 @@ _exhaust = deque[None](maxlen=0).extend
 _fills = [getattr(Receipt, name).__set__ for name in ("id", "seq", "hash", "durability", "duplicate")]
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """
+    Let no garbage be looked for meanwhile.
+
+    Thousands of new objects that are all kept make the collector go through them, and through everything else there
+    is, several times: that takes as long as making them.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def ids_of_one_process() -> Iterator[str]:
     """Ids that nobody else makes: 96 random bits, drawn once, and a number; a UUID would cost as much as all else."""
     return map(f"{os.urandom(12).hex()}-".__add__, map(str, count(1)))
@@ -175,15 +195,15 @@ def linked(drafts: list[Draft], link: Link) -> tuple[bytes, list[Receipt]]:
     """The lines of *drafts* behind *link*, and what their callers are told."""
     texts: list[bytes] = []
     hashes: list[str] = []
-    seq, last = link.seq, link.hash
-    for draft in drafts:
-        seq += 1
-        text = b'{"seq":%d,%b,"prev_hash":"%b"' % (seq, draft.body, last.encode())
-        last = sha256(text).hexdigest()
+    last = link.hash.encode()
+    for seq, draft in enumerate(drafts, link.seq + 1):
+        text = b'{"seq":%d,%b,"prev_hash":"%b"' % (seq, draft.body, last)
+        digest = sha256(text).hexdigest()
+        last = digest.encode()
         texts.append(text)
-        hashes.append(last)
-    lines = zip(texts, repeat(b',"hash":"'), map(str.encode, hashes), repeat(b'"}\n'))
-    return b"".join(chain.from_iterable(lines)), _receipts(drafts, link.seq + 1, hashes)
+        texts.append(b',"hash":"%b"}\n' % last)
+        hashes.append(digest)
+    return b"".join(texts), _receipts(drafts, link.seq + 1, hashes)
 
 
 def _receipts(drafts: list[Draft], first: int, hashes: list[str]) -> list[Receipt]:
@@ -195,8 +215,9 @@ def _receipts(drafts: list[Draft], first: int, hashes: list[str]) -> list[Receip
     if len(drafts) < FEW:
         numbered = zip(drafts, count(first), hashes, strict=False)
         return [Receipt(id=draft.id, seq=seq, hash=digest, durability="fsync") for draft, seq, digest in numbered]
-    receipts = list(map(Receipt.__new__, repeat(Receipt, len(drafts))))
     columns = (map(_id_of, drafts), count(first), hashes, repeat("fsync"), repeat(False))
+    with _no_collection():
+        receipts = list(map(Receipt.__new__, repeat(Receipt, len(drafts))))
     for fill, column in zip(_fills, columns, strict=True):
         _exhaust(map(fill, receipts, column))
     return receipts
@@ -227,7 +248,8 @@ def _end_of(line: bytes) -> re.Match[bytes] | None:
 def events_in(text: bytes, place: str) -> list[Event]:
     """The events in *text*, whole lines from *place* on. Raises AdapterFailed when one is damaged."""
     try:
-        return _decode_lines(text)
+        with _no_collection():
+            return _decode_lines(text)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise AdapterFailed(
             f"there is damage in {place} ({error}); 'agentbox events verify' says how far it is good"
