@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 
 from agentbox.adapters.memory._records import VectorSet, active_set, namespace_id
-from agentbox.adapters.memory._segment import SegmentRow, checksum_of, listed, new_index, save, usearch
+from agentbox.adapters.memory._segment import SegmentRow, checksum_of, listed, mapped, new_index, save, usearch
 from agentbox.adapters.memory._tables import SPAN
 from agentbox.adapters.memory._text import MAX_PIECES
 from agentbox.adapters.memory._vectors import numpy
@@ -55,7 +55,7 @@ class Plan:
 
 
 class _Stopped(Exception):
-    """The store is being closed."""
+    """The store is being closed, or what was planned cannot be."""
 
 
 class Builder:
@@ -127,7 +127,10 @@ class Builder:
         """The new index, in memory."""
         index = new_index(vectors.dimensions)
         if plan.grows is not None:
-            index.load(os.fspath(self._folder / plan.grows.file))
+            path = self._folder / plan.grows.file
+            if mapped(path, vectors.dimensions) is None:
+                raise _Stopped  # the next run does not count on that file
+            index.load(os.fspath(path))
         for labels, matrix in self._batches(vectors, plan.first, plan.last):
             index.add(labels, matrix, threads=self._threads, copy=True)
         return index

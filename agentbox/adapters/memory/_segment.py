@@ -3,7 +3,8 @@ Index files: approximate search over most of a set's vectors, by usearch, mapped
 
 A file is never changed. It counts from the moment the table names it, and not before; whatever the table does not
 name is rubbish. The library follows whatever links a file holds, also out of its memory; so the links are compared with
-their checksum before it sees them. Without usearch there are none.
+their checksum before it sees them. Without usearch there are none. One that another version of the library wrote, and
+this one does not read, is as good as lost.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sqlite3
 import struct
 import zlib
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ import attrs
 
 from agentbox.adapters.memory._vectors import numpy
 
-__all__ = ["Segment", "SegmentRow", "checksum_of", "listed", "new_index", "save", "usearch"]
+__all__ = ["Segment", "SegmentRow", "checksum_of", "listed", "mapped", "new_index", "save", "usearch"]
 
 CONNECTIVITY = 16
 EXPANSION = 100
@@ -58,25 +60,24 @@ class SegmentRow:
     checksum: int
 
     def is_sound(self, folder: Path) -> bool:
-        """Whether the file is there, as it was written, and one that this version of the library reads."""
+        """Whether the file is there, as it was written, and not one that the library has failed to read."""
         path = folder / self.file
         try:
             found = path.stat()
+            as_written = found.st_size == self.bytes and _has_checksum(path, self.checksum, found.st_mtime_ns)
         except OSError:
             return False
-        return found.st_size == self.bytes and _reads(path, self.checksum, found.st_mtime_ns)
+        return as_written and path not in _UNREAD
+
+
+_UNREAD: set[Path] = set()
+"""Files that the library did not read. Their names are never used again."""
 
 
 @lru_cache(maxsize=256)
-def _reads(path: Path, checksum: int, modified: int) -> bool:
-    """Looked at once for each time that *path* was written."""
-    try:
-        if checksum_of(path) != checksum:
-            return False
-        return usearch().Index.restore(os.fspath(path), view=True, enable_key_lookups=False) is not None
-    except Exception:
-        # Foreign code, and a file that can be made again: whatever it says, the answer is no.
-        return False
+def _has_checksum(path: Path, checksum: int, modified: int) -> bool:
+    """Looked at once for each time that *path* was written. Raises OSError."""
+    return checksum_of(path) == checksum
 
 
 def checksum_of(path: Path) -> int:
@@ -108,13 +109,34 @@ def listed(db: sqlite3.Connection, vectors: int, folder: Path) -> list[SegmentRo
     return found
 
 
+def mapped(path: Path, dimensions: int) -> Any:
+    """The index in that file, mapped into memory; None when the library does not read it."""
+    index = new_index(dimensions)
+    try:
+        index.view(os.fspath(path))
+    except Exception:
+        # Foreign code, and a file that can be made again: whatever it says, the answer is no.
+        _UNREAD.add(path)
+        return None
+    return index
+
+
 class Segment:
     """An open index file."""
 
-    def __init__(self, row: SegmentRow, folder: Path, dimensions: int) -> None:
+    def __init__(self, row: SegmentRow, index: Any) -> None:
         self.row = row
-        self._index = new_index(dimensions)
-        self._index.view(os.fspath(folder / row.file))
+        self._index = index
+
+    @classmethod
+    def opened(cls, rows: Iterable[SegmentRow], folder: Path, dimensions: int) -> list[Segment]:
+        """The segments of *rows* up to the first that the library does not read."""
+        found: list[Segment] = []
+        for row in rows:
+            if (index := mapped(folder / row.file, dimensions)) is None:
+                break
+            found.append(cls(row, index))
+        return found
 
     def search(self, queries: Any, count: int) -> tuple[Any, Any]:
         """For each query at least about the *count* nearest: similarities and labels, best first, as two matrices."""

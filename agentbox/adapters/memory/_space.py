@@ -45,7 +45,8 @@ class Space:
         self._begin([])
 
     def _begin(self, rows: list[SegmentRow]) -> None:
-        self._segments = [Segment(row, self._folder, self.vectors.dimensions) for row in rows]
+        self._segments = Segment.opened(rows, self._folder, self.vectors.dimensions)
+        rows = [segment.row for segment in self._segments]
         self._tail: Block = block(self.vectors.dimensions)
         self._dead: set[int] = set()
         self._last = rows[-1].last if rows else 0
