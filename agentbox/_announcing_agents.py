@@ -61,7 +61,7 @@ class Agents:
                 self._alive = {agent.id for agent in found if agent.is_alive}
                 self._is_complete = True
         except Exception as error:  # whatever it is, the next look must come
-            log.warning("agents not looked at", extra={"impl": adapter.impl, "reason": str(error)})
+            log.warning("agents not looked at: %s", error, extra={"impl": adapter.impl, "reason": str(error)})
 
     async def _found(self, orchestrator: Orchestrator) -> list[Agent]:
         """Agents that are new to us and those that were alive, the oldest first."""

@@ -53,7 +53,8 @@ class Carrier:
                     return False
                 delivered = [letter.number for letter in letters]
         except Exception as error:  # whatever it is, the carrier must go on
-            log.warning("outbox not read", extra={"impl": self._slot.adapter.impl, "reason": str(error)})
+            fields = {"impl": self._slot.adapter.impl, "reason": str(error)}
+            log.warning("outbox not read: %s", error, extra=fields)
             return False
         return True
 

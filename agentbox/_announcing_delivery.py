@@ -33,7 +33,8 @@ class Delivery:
         except InvalidInput as error:
             if len(events) > 1:
                 return all([await self.deliver([event]) for event in events])
-            log.error("announcement refused", extra={"type": events[0].type, "reason": error.message})
+            fields = {"type": events[0].type, "reason": error.message}
+            log.error("announcement refused: %s", error.message, extra=fields)
             metrics.ANNOUNCEMENTS.labels("refused").inc()
             return True
         except AgentboxError as error:
@@ -45,6 +46,6 @@ class Delivery:
     def _failed(self, count: int, reason: str) -> bool:
         metrics.ANNOUNCEMENTS.labels("failed").inc(count)
         if not self._is_failing:
-            log.error("announcing failed", extra={"reason": reason})
+            log.error("announcing failed: %s", reason, extra={"reason": reason})
         self._is_failing = True
         return False

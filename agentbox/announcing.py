@@ -85,9 +85,9 @@ class Announcer:
                     await self._spoken()
                 await self._carrier.leave()
         except TimeoutError:
-            log.warning("announcing cut off", extra={"waiting": len(self._own)})
+            log.warning("announcing cut off: %d events wait", len(self._own), extra={"waiting": len(self._own)})
         except AgentboxError as error:
-            log.warning("outbox not left", extra={"reason": error.message})
+            log.warning("outbox not left: %s", error.message, extra={"reason": error.message})
 
     def _say(self, subject: str, fact: Fact) -> None:
         event = Event(

@@ -121,7 +121,7 @@ async def open_app(
         slots = await stack.enter_async_context(opened_slots(chosen, first=require_orchestrator))
         require_orchestrator(slots)
         for warning in chosen.warnings:
-            log.warning("manifest", extra={"problem": str(warning)})
+            log.warning("manifest: %s", warning, extra={"problem": str(warning)})
         announcer = await stack.enter_async_context(announcing(chosen, slots))
         if chosen.policy.recover:
             tell = announcer.changed if announcer is not None else None
@@ -248,8 +248,8 @@ async def _bounded(close: Callable[[], Awaitable[None]], slot: str) -> None:
             cancelled = error
     if not closing.done():
         closing.cancel()
-        log.error("slot did not close in time", extra={"slot": slot, "seconds": CLOSE_SECONDS})
+        log.error("slot did not close in time: %s", slot, extra={"slot": slot, "seconds": CLOSE_SECONDS})
     elif not closing.cancelled() and (failure := closing.exception()) is not None:
-        log.error("slot did not close", extra={"slot": slot, "reason": str(failure)})
+        log.error("slot did not close: %s: %s", slot, failure, extra={"slot": slot, "reason": str(failure)})
     if cancelled is not None:
         raise cancelled

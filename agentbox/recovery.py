@@ -38,9 +38,11 @@ async def _watch(manifest: Manifest, slot: Slot, tell: Tell | None) -> None:
         tries = 0 if not slot.failure or await _revived(manifest, slot) else tries + 1
         found = await resolver.probe(slot)
         if found.state != state:
-            level = logging.INFO if found.state == "healthy" else logging.ERROR
             fields = {"slot": slot.name, "impl": slot.choice.impl, "reason": found.reason}
-            log.log(level, "slot recovered" if found.state == "healthy" else "slot degraded", extra=fields)
+            if found.state == "healthy":
+                log.info("slot recovered: %s", slot.name, extra=fields)
+            else:
+                log.error("slot degraded: %s: %s", slot.name, found.reason, extra=fields)
             state = found.state
             if tell is not None:
                 tell(slot, state, found.reason)

@@ -85,8 +85,9 @@ async def connect(slot: Slot) -> None:
         # Only now does an adapter of a host know what the host speaks.
         check_version(slot.name, adapter.contract_version, slot.accepts, who=_who(adapter))
         if uneven := skew(slot.name, adapter.contract_version):
-            fields = {"slot": slot.name, "impl": slot.choice.impl, "reason": f"{_who(adapter)} {uneven}"}
-            log.warning("contract skew", extra=fields)
+            reason = f"{_who(adapter)} {uneven}"
+            fields = {"slot": slot.name, "impl": slot.choice.impl, "reason": reason}
+            log.warning("contract skew: %s: %s", slot.name, reason, extra=fields)
     except ContractMismatch:
         await _close(adapter)
         raise
@@ -113,7 +114,8 @@ def degrade(slot: Slot, reason: str) -> None:
     stand_in = _construct(plugins.adapter_class(slot.name, "off"), slot.name, "off", Settings())
     stand_in.reason, stand_in.has_failed = reason, True  # type: ignore[attr-defined]
     slot.adapter.swap(stand_in)
-    log.error("slot degraded", extra={"slot": slot.name, "impl": slot.choice.impl, "reason": reason})
+    fields = {"slot": slot.name, "impl": slot.choice.impl, "reason": reason}
+    log.error("slot degraded: %s: %s", slot.name, reason, extra=fields)
 
 
 async def revive(manifest: Manifest, slot: Slot) -> bool:

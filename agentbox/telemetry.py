@@ -37,19 +37,25 @@ FIELDS = (
     "token",
     "reason",
     "problem",
+    "type",
+    "waiting",
     "seconds",
 )
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: `ts level event` and whatever fields the record carries."""
+    """
+    One JSON object a line: `ts level event` and whatever fields the record carries.
+
+    An event is counted by its name: what follows the name for people is in the fields too.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON."""
         line = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": str(record.msg).partition(": %")[0] if record.args else record.getMessage(),
         }
         line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info:

@@ -14,6 +14,7 @@ from agentbox_contracts.events import Event, Verdict
 __all__ = ["print_event", "print_stats", "print_verdict"]
 
 WIDEST = 160
+"""So much of an event's data is shown on a screen. A pipe gets all of it."""
 
 
 def print_event(event: Event, *, as_json: bool, flush: bool = False) -> None:
@@ -23,7 +24,7 @@ def print_event(event: Event, *, as_json: bool, flush: bool = False) -> None:
     elif _output.is_terminal():
         _print_coloured(event)
     else:
-        sys.stdout.write("  ".join(_cells(event)).rstrip() + "\n")
+        sys.stdout.write("  ".join(_cells(event, widest=None)).rstrip() + "\n")
     if flush:
         sys.stdout.flush()
 
@@ -58,10 +59,10 @@ def print_verdict(verdict: Verdict, *, as_json: bool) -> int:
     return 0 if verdict.ok else 1
 
 
-def _cells(event: Event) -> tuple[str, ...]:
+def _cells(event: Event, *, widest: int | None) -> tuple[str, ...]:
     data = "" if event.data is None else msgspec.json.encode(event.data).decode()
-    if len(data) > WIDEST:
-        data = f"{data[:WIDEST]}…"
+    if widest is not None and len(data) > widest:
+        data = f"{data[:widest]}…"
     texts = (str(event.seq or "-"), _output.instant(event.time), event.type, event.subject or event.source, data)
     return tuple(map(_output.one_line, texts))
 
@@ -70,5 +71,5 @@ def _print_coloured(event: Event) -> None:
     from rich.text import Text
 
     styles = ("dim", "dim", "bold cyan", "", "dim")
-    line = Text("  ").join(Text(cell, style) for cell, style in zip(_cells(event), styles, strict=True))
+    line = Text("  ").join(Text(cell, style) for cell, style in zip(_cells(event, widest=WIDEST), styles, strict=True))
     _output.console().print(line)

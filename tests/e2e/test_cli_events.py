@@ -48,6 +48,12 @@ def seqs(text: str) -> list[Any]:
     return [json.loads(line)["seq"] for line in text.splitlines()]
 
 
+async def test_a_pipe_gets_the_data_whole(folder: Path) -> None:
+    async with open_slot(MANIFEST, "events", folder=folder) as events:
+        await events.dispatch(Event(type="test.long", source="test", data="x" * 5000))
+    assert agentbox(folder, "tail", "-n", "1").split()[-1] == f'"{"x" * 5000}"'
+
+
 async def test_tail_and_query_choose_by_place_and_type(folder: Path) -> None:
     assert seqs(agentbox(folder, "tail", "-n", "3", "--json")) == [28, 29, 30]
     assert seqs(agentbox(folder, "tail", "-n", "2", "--type", "test.0", "--json")) == [25, 28]

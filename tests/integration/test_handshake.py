@@ -32,7 +32,7 @@ async def test_a_patch_is_not_worth_a_word(tmp_path: Path, version: str, caplog:
     await resolver.connect(slot)
     await slot.adapter.disconnect()
     assert _meta_of(slot)["skew"] == ""
-    assert "contract skew" not in caplog.messages
+    assert not [text for text in caplog.messages if text.startswith("contract skew")]
 
 
 async def test_a_newer_minor_version_is_reported_and_works(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -45,7 +45,7 @@ async def test_a_newer_minor_version_is_reported_and_works(tmp_path: Path, caplo
     finally:
         await slot.adapter.disconnect()
     assert "speaks contract 1.4.0, this side knows 1.0.0" in _meta_of(slot)["skew"]
-    assert caplog.messages.count("contract skew") == 1
+    assert len([text for text in caplog.messages if text.startswith("contract skew: beads: ")]) == 1
 
 
 def test_another_major_version_is_fatal_and_both_are_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -33,15 +34,20 @@ async def test_what_was_acknowledged_is_there_after_every_kill(tmp_path: Path, k
     manifest.write_text(MANIFEST)
     possible: dict[str, set[str]] = {}
     indexed = saving = 0
+    nearest: list[bool] = []
     for number in range(kills):
         await _worked_and_killed(manifest, number, possible)
         saving += any((tmp_path / "memory.index").glob("*.tmp"))
         async with open_app(manifest) as app:
             truth = await _truth(app.adapters.memory, possible)
             await _agrees(app.adapters.memory, truth, number)
+            nearest += [hit async for hit in _nearest(app.adapters.memory, truth, number)]
         indexed += any((tmp_path / "memory.index").glob("*.usearch"))
     print(f"{kills} kills: {indexed} left an index, {saving} hit while one was saved, {len(possible)} keys")
     assert indexed, "no index was ever built, so none was ever killed"
+    recall = sum(nearest) / len(nearest)
+    print(f"of the {len(nearest):,} nearest, by the index, {recall:.2%} were found")
+    assert recall >= 0.98
 
 
 async def _worked_and_killed(manifest: Path, number: int, possible: dict[str, set[str]]) -> None:
@@ -81,7 +87,7 @@ async def _truth(memory: Memory, possible: dict[str, set[str]]) -> dict[str, str
 
 
 async def _agrees(memory: Memory, truth: dict[str, str], number: int) -> None:
-    """Searches find what comparing everything finds: all of it, behind a filter, by words, and the nearest."""
+    """Searches find what comparing everything finds, with the same scores: all of it, behind a filter, and by words."""
     query = vector(f"all-{number}")
     everything = await memory.search(embedding=query, limit=1000)
     assert {match.record.key: match.record.value for match in everything} == truth
@@ -93,13 +99,17 @@ async def _agrees(memory: Memory, truth: dict[str, str], number: int) -> None:
         assert key in [match.record.key for match in await memory.search(truth[key], mode="text", limit=1000)]
     every = await memory.search(" ".join(str(step) for step in range(250)), mode="text", limit=1000)
     assert {match.record.key for match in every} <= truth.keys()
+
+
+async def _nearest(memory: Memory, truth: dict[str, str], number: int) -> AsyncIterator[bool]:
+    """Of each record that is among the ten nearest by comparing everything, whether a search finds it there too."""
     for query in (vector(f"query-{number}-{n}") for n in range(5)):
-        length = sum(x * x for x in query) ** 0.5
-        scores = {key: _dot(query, vector(value)) / length for key, value in truth.items()}
-        best = sorted(scores, key=lambda key: -scores[key])[:5]
-        found = [match.record.key for match in await memory.search(embedding=query, limit=10)]
-        assert set(best) <= set(found)
-        assert set(found) <= set(truth)
+        best = sorted(truth, key=lambda key: -_dot(query, vector(truth[key])))[:10]
+        found = {match.record.key for match in await memory.search(embedding=query, limit=10)}
+        assert found <= truth.keys()
+        assert len(found) == len(best)
+        for key in best:
+            yield key in found
 
 
 def _dot(query: tuple[float, ...], other: tuple[float, ...]) -> float:
