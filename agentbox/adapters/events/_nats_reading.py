@@ -71,7 +71,7 @@ class Reader:
         try:
             event = _decode(b'{"seq":%d,' % seq + data.lstrip()[1:])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self._logger.warning("a message that is no event", extra={"seq": seq, "reason": str(error)})
+            self._logger.warning("a message that is no event: %s", error, extra={"seq": seq, "reason": str(error)})
             return None
         return event if self._matches is None or self._matches(event.type) else None
 

@@ -280,7 +280,7 @@ class ExternalEvents(ExternalAdapter, Events):
             await asyncio.sleep(LOOK_SECONDS)
 
     def _tell(self, what: str) -> None:
-        self.logger.warning("event spool", extra={"slot": self.slot, "impl": self.impl, "reason": what})
+        self.logger.warning("event spool: %s", what, extra={"slot": self.slot, "impl": self.impl, "reason": what})
 
 
 Adapter = ExternalEvents

@@ -266,7 +266,7 @@ class JsonlEvents(BaseAdapter, Events):
 
     def _tell(self, what: str) -> None:
         self._told = what
-        self.logger.warning("event log", extra={"slot": self.slot, "impl": self.impl, "reason": what})
+        self.logger.warning("event log: %s", what, extra={"slot": self.slot, "impl": self.impl, "reason": what})
 
     async def _blocking(self, work: Callable[..., T], *arguments: object) -> T:
         """Run *work* off the loop; what the file system says becomes the contract's error."""

@@ -74,7 +74,7 @@ class Upkeep:
                     while await self._database.write(lambda db: _records.sweep(db, self._now())) == _records.SWEEP:
                         pass
             except AgentboxError as error:
-                self._logger.warning("expired records not swept", extra={"reason": error.message})
+                self._logger.warning("expired records not swept: %s", error.message, extra={"reason": error.message})
             await asyncio.sleep(self._sweep_seconds)
 
     async def _build(self) -> None:

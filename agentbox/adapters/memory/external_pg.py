@@ -233,7 +233,9 @@ class PostgresMemory(BaseAdapter, Memory):
             try:
                 await self.tend()
             except AgentboxError as error:
-                self.logger.warning("memory could not be tended", extra={"slot": self.slot, "reason": error.message})
+                self.logger.warning(
+                    "memory could not be tended: %s", error.message, extra={"slot": self.slot, "reason": error.message}
+                )
 
     async def _find_vector(self, db: Connection) -> None:
         self._vector_schema = await installed(db, self.location)
