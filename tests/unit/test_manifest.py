@@ -11,29 +11,7 @@ import pytest
 
 from agentbox.manifest import ALIASES, KNOWN, SLOTS, InvalidManifest, Manifest, load, parse
 from agentbox_contracts.errors import ManifestError
-
-CLIENT_BLOCK = """\
-[adapters]                              # and, for standalone: local-sqlite, local-solid-rs,
-beads = "external"                      # embedded-ruvector, local-jsonl, local-process-manager
-pods = "external"
-memory = "external-pg"
-events = "external"
-orchestrator = "stdio-bridge"
-[federation]
-mode = "client"
-external_url = "http://host-orchestrator:7070"
-"""
-
-STANDALONE_BLOCK = """\
-[adapters]
-beads = "local-sqlite"
-pods = "local-solid-rs"
-memory = "embedded-ruvector"
-events = "local-jsonl"
-orchestrator = "local-process-manager"
-[federation]
-mode = "standalone"
-"""
+from tests.unit._manifests import CLIENT_BLOCK, STANDALONE_BLOCK
 
 
 def read(text: str, environ: Mapping[str, str] | None = None, **options: Any) -> Manifest:

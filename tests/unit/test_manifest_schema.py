@@ -16,31 +16,12 @@ from agentbox import plugins
 from agentbox.manifest import ALIASES, KNOWN, SLOTS, InvalidManifest, parse
 from agentbox.manifest_schema import manifest_schema
 from agentbox_contracts.contract import Secret, Settings
+from tests.unit._manifests import CLIENT_BLOCK, STANDALONE_BLOCK
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = (ROOT / "agentbox.toml.example").read_text()
 EVERYTHING = re.sub(r"(?m)^#(?=[a-z])", "", EXAMPLE)
 """The example with the keys that have no default written out as well."""
-
-CLIENT_BLOCK = """\
-[adapters]                              # and, for standalone: local-sqlite, local-solid-rs,
-beads = "external"                      # embedded-ruvector, local-jsonl, local-process-manager
-pods = "external"
-memory = "external-pg"
-events = "external"
-orchestrator = "stdio-bridge"
-[federation]
-mode = "client"
-external_url = "http://host-orchestrator:7070"
-"""
-STANDALONE_BLOCK = """\
-[adapters]
-beads = "local-sqlite"
-pods = "local-solid-rs"
-memory = "embedded-ruvector"
-events = "local-jsonl"
-orchestrator = "local-process-manager"
-"""
 
 
 @attrs.frozen(kw_only=True)
