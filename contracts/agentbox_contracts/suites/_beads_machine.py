@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentbox_contracts.beads import Bead, Beads
-from agentbox_contracts.errors import AgentboxError
 from agentbox_contracts.suites._beads_model import BRIEF, Model, timeless
+from agentbox_contracts.suites._machines import Ask, Effort, answer_of, apart
 from agentbox_contracts.suites.clauses import clause
 
 __all__ = ["ModelClauses"]
-
-Ask = Callable[..., Any]
 
 NUMBERS = st.integers(0, 15)
 ACTORS = st.sampled_from(("ada", "grace"))
@@ -36,8 +24,8 @@ FENCES = st.sampled_from((None, 0, 0, 0, -1, 1))
 KEYS = st.sampled_from((None, None, "one", "other"))
 
 MOST = 12
-EXAMPLES, STEPS, CALLS = 80, 25, 20
-BUDGET_SECONDS = 8.0
+EFFORT = Effort(examples=80, steps=25, seconds=8.0)
+CALLS, CALLS_A_STEP = 20, 4
 
 
 class Machine(RuleBasedStateMachine):
@@ -131,13 +119,10 @@ class Machine(RuleBasedStateMachine):
 
 
 def _answer(call: Ask, *args: Any, **kwargs: Any) -> Any:
-    try:
-        answer = call(*args, **kwargs)
-    except AgentboxError as error:
-        return type(error).__name__
+    answer = answer_of(call, *args, **kwargs)
     if isinstance(answer, Bead):
         return timeless(answer)
-    return [timeless(bead) for bead in answer] if answer is not None else None
+    return [timeless(bead) for bead in answer] if isinstance(answer, list) else answer
 
 
 class ModelClauses:
@@ -148,41 +133,19 @@ class ModelClauses:
     @clause("beads.model.same")
     async def test_the_adapter_does_what_the_model_does(self, adapter: Beads) -> None:
         """Whatever is done in whatever order, the adapter gives the same beads and the same errors as the model."""
-        loop = asyncio.get_running_loop()
-
-        def ask(method: str, *args: Any, **kwargs: Any) -> Any:
-            call = getattr(adapter, method)(*args, **kwargs)
-            return asyncio.run_coroutine_threadsafe(call, loop).result(60)
-
-        # What a known-bad adapter does wrong is known: finding the shortest example would only take time.
-        phases = (Phase.generate,) if self.known_bad else (Phase.generate, Phase.shrink)
-        chosen = settings(
-            max_examples=await _affordable(adapter),
-            stateful_step_count=STEPS,
-            derandomize=True,
-            database=None,
-            deadline=None,
-            phases=phases,
-            suppress_health_check=list(HealthCheck),
+        failure = await apart(
+            adapter,
+            lambda ask: Machine(ask, adapter.capabilities),
+            EFFORT,
+            step_seconds=await _step_seconds(adapter),
+            is_bad=self.known_bad is not None,
         )
-        failure = await asyncio.to_thread(_failure, lambda: Machine(ask, adapter.capabilities), chosen)
 
         assert failure is None, failure
 
 
-async def _affordable(adapter: Beads) -> int:
-    """How many examples fit into a few seconds; an adapter far away gets fewer."""
+async def _step_seconds(adapter: Beads) -> float:
     began = time.perf_counter()
     for _ in range(CALLS):
         await adapter.get_ready(limit=1)
-    seconds = (time.perf_counter() - began) / CALLS
-    return max(5, min(EXAMPLES, round(BUDGET_SECONDS / (seconds * STEPS * 4))))
-
-
-def _failure(machine: Any, chosen: settings) -> str | None:
-    """How adapter and model came apart, None when they never did."""
-    try:
-        run_state_machine_as_test(machine, settings=chosen)
-    except AssertionError as error:
-        return "\n".join((str(error), *getattr(error, "__notes__", ())))
-    return None
+    return CALLS_A_STEP * (time.perf_counter() - began) / CALLS

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from typing import Any, ClassVar
 from uuid import uuid4
 
 import attrs
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentbox_contracts.errors import AgentboxError, InvalidInput
+from agentbox_contracts.errors import InvalidInput
 from agentbox_contracts.events import Event, Events
 from agentbox_contracts.suites._events_common import MOMENT, PATIENCE, Corner, corner_of, taken
+from agentbox_contracts.suites._machines import Ask, Effort, answer_of, apart
 from agentbox_contracts.suites.clauses import clause
 
 __all__ = ["ModelClauses"]
-
-Ask = Callable[..., Any]
 
 KINDS = st.sampled_from(("a", "a.b", "a.b.c", "b"))
 CHOICES = st.sampled_from(((), ("a",), ("a.*",), ("a.b.*", "b"), ("c",)))
@@ -28,8 +24,8 @@ NUMBERS = st.integers(0, 9)
 """Ids are drawn from few, so that some come twice."""
 NAMES = st.sampled_from(("one", "other"))
 
-EXAMPLES, STEPS, CALLS = 60, 20, 10
-BUDGET_SECONDS = 6.0
+EFFORT = Effort(examples=60, steps=20, seconds=6.0)
+CALLS, CALLS_A_STEP = 10, 2
 
 
 class Model:
@@ -87,7 +83,7 @@ class Machine(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def refused(self, number: int) -> None:
         wrong = attrs.evolve(self.event(number, "a"), seq=number)
-        assert _answer(self.ask, "dispatch_many", [self.event(number, "b"), wrong]) == "InvalidInput"
+        assert answer_of(self.ask, "dispatch_many", [self.event(number, "b"), wrong]) == "InvalidInput"
 
     @rule(place=NUMBERS, types=CHOICES, limit=st.integers(1, 5))
     def read(self, place: int, types: tuple[str, ...], limit: int) -> None:
@@ -104,8 +100,8 @@ class Machine(RuleBasedStateMachine):
             seq = (self.seqs[-1] if self.seqs else self.corner.start) + 1000
         else:
             seq = self.seqs[place - 1] if place else 0
-        expected = _answer(self.model.ack, name, place)
-        assert _answer(self.ask, "ack", f"{self.corner.name} {name}", seq) == expected
+        expected = answer_of(self.model.ack, name, place)
+        assert answer_of(self.ask, "ack", f"{self.corner.name} {name}", seq) == expected
 
     @rule(name=NAMES, types=CHOICES)
     def subscribe(self, name: str, types: tuple[str, ...]) -> None:
@@ -154,13 +150,6 @@ def _is_of(event: Event, kind: str) -> bool:
     return own.startswith(kind[:-1]) if kind.endswith(".*") else own == kind
 
 
-def _answer(call: Ask, *args: Any, **kwargs: Any) -> Any:
-    try:
-        return call(*args, **kwargs)
-    except AgentboxError as error:
-        return type(error).__name__
-
-
 class ModelClauses:
     """The model is the port's promises once more, to be read."""
 
@@ -169,44 +158,21 @@ class ModelClauses:
     @clause("events.model.same")
     async def test_the_adapter_does_what_the_model_does(self, adapter: Events) -> None:
         """Whatever is done in whatever order, the adapter keeps, refuses and finds the same events as the model."""
-        loop = asyncio.get_running_loop()
-
-        def ask(method: Any, *args: Any, **kwargs: Any) -> Any:
-            call = getattr(adapter, method) if isinstance(method, str) else None
-            made = call(*args, **kwargs) if call else method(adapter, *args, **kwargs)
-            return asyncio.run_coroutine_threadsafe(made, loop).result(60)
-
-        # What a known-bad adapter does wrong is known: finding the shortest example would only take time.
-        phases = (Phase.generate,) if self.known_bad else (Phase.generate, Phase.shrink)
-        chosen = settings(
-            max_examples=await _affordable(adapter),
-            stateful_step_count=STEPS,
-            derandomize=True,
-            database=None,
-            deadline=None,
-            phases=phases,
-            suppress_health_check=list(HealthCheck),
+        failure = await apart(
+            adapter,
+            lambda ask: Machine(ask, adapter.capabilities),
+            EFFORT,
+            step_seconds=await _step_seconds(adapter),
+            is_bad=self.known_bad is not None,
         )
-        failure = await asyncio.to_thread(_failure, lambda: Machine(ask, adapter.capabilities), chosen)
 
         assert failure is None, failure
 
 
-async def _affordable(adapter: Events) -> int:
-    """How many examples fit into a few seconds; an adapter far away gets fewer."""
+async def _step_seconds(adapter: Events) -> float:
     corner = await corner_of(adapter)
     began = time.perf_counter()
     for _ in range(CALLS):
         await corner.told(1)
         await adapter.read(after=corner.start, limit=1)
-    seconds = (time.perf_counter() - began) / CALLS
-    return max(5, min(EXAMPLES, round(BUDGET_SECONDS / (seconds * STEPS * 2))))
-
-
-def _failure(machine: Any, chosen: settings) -> str | None:
-    """How adapter and model came apart, None when they never did."""
-    try:
-        run_state_machine_as_test(machine, settings=chosen)
-    except AssertionError as error:
-        return "\n".join((str(error), *getattr(error, "__notes__", ())))
-    return None
+    return CALLS_A_STEP * (time.perf_counter() - began) / CALLS

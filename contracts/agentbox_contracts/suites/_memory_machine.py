@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentbox_contracts.errors import AgentboxError, NotFound
+from agentbox_contracts.errors import NotFound
 from agentbox_contracts.memory import Memory
+from agentbox_contracts.suites._machines import Ask, Effort, answer_of, apart
 from agentbox_contracts.suites._memory_common import angle, space
 from agentbox_contracts.suites._memory_filters import FILTERS, METADATA
 from agentbox_contracts.suites._memory_model import Model
 from agentbox_contracts.suites.clauses import clause
 
 __all__ = ["ModelClauses"]
-
-Ask = Callable[..., Any]
 
 KEYS = st.sampled_from(("a", "b", "a/1", "a%", "A", "\u00e9"))
 PREFIXES = st.sampled_from(("", "", "a", "a%", "b"))
@@ -30,8 +26,8 @@ QUERIES = st.integers(0, 8).map(lambda number: (number + 0.3) / 8)
 """Never as far from one vector as from another: what is equal by the book is not equal in single precision."""
 LIMITS = st.sampled_from((1, 2, 1000))
 
-EXAMPLES, STEPS, CALLS = 40, 20, 10
-BUDGET_SECONDS = 5.0
+EFFORT = Effort(examples=40, steps=20, seconds=5.0)
+CALLS, CALLS_A_STEP = 10, 2
 
 
 class Machine(RuleBasedStateMachine):
@@ -45,10 +41,7 @@ class Machine(RuleBasedStateMachine):
 
     def ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """The adapter's answer, or the name of its error."""
-        try:
-            return self.call(method, *args, namespace=self.own, **kwargs)
-        except AgentboxError as error:
-            return type(error).__name__
+        return answer_of(self.call, method, *args, namespace=self.own, **kwargs)
 
     @rule(key=KEYS, value=VALUES, part=PARTS, metadata=METADATA)
     def store(self, key: str, value: Any, part: float, metadata: dict[str, Any]) -> None:
@@ -95,42 +88,15 @@ class ModelClauses:
     @clause("memory.model.same")
     async def test_the_adapter_does_what_the_model_does(self, adapter: Memory) -> None:
         """Whatever is done in whatever order, the adapter gives the same records, matches and errors as the model."""
-        loop = asyncio.get_running_loop()
-
-        def ask(method: str, *args: Any, **kwargs: Any) -> Any:
-            call = getattr(adapter, method)(*args, **kwargs)
-            return asyncio.run_coroutine_threadsafe(call, loop).result(60)
-
-        # What a known-bad adapter does wrong is known: finding the shortest example would only take time.
-        phases = (Phase.generate,) if self.known_bad else (Phase.generate, Phase.shrink)
-        chosen = settings(
-            max_examples=await _affordable(adapter),
-            stateful_step_count=STEPS,
-            derandomize=True,
-            database=None,
-            deadline=None,
-            phases=phases,
-            suppress_health_check=list(HealthCheck),
-        )
-        failure = await asyncio.to_thread(_failure, lambda: Machine(ask), chosen)
+        step = await _step_seconds(adapter)
+        failure = await apart(adapter, Machine, EFFORT, step_seconds=step, is_bad=self.known_bad is not None)
 
         assert failure is None, failure
 
 
-async def _affordable(adapter: Memory) -> int:
-    """How many examples fit into a few seconds; an adapter far away gets fewer."""
+async def _step_seconds(adapter: Memory) -> float:
     own = space()
     began = time.perf_counter()
     for _ in range(CALLS):
         await adapter.store("key", 1, namespace=own, embedding=angle(0))
-    seconds = (time.perf_counter() - began) / CALLS
-    return max(5, min(EXAMPLES, round(BUDGET_SECONDS / (seconds * STEPS * 2))))
-
-
-def _failure(machine: Any, chosen: settings) -> str | None:
-    """How adapter and model came apart, None when they never did."""
-    try:
-        run_state_machine_as_test(machine, settings=chosen)
-    except AssertionError as error:
-        return "\n".join((str(error), *getattr(error, "__notes__", ())))
-    return None
+    return CALLS_A_STEP * (time.perf_counter() - began) / CALLS
