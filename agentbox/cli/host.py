@@ -65,9 +65,9 @@ async def _serve(manifest: manifests.Manifest) -> None:
 
 
 def _can_be_watched(descriptor: int) -> bool:
-    """Whether the loop can wait for it: for a file, or what is like one, it cannot."""
+    """Whether the loop can wait for it: for a file it cannot, and a terminal it would leave in a state for nobody."""
     mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _pumped_from(source: int) -> int:

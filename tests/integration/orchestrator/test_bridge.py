@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import shlex
 import signal
 import subprocess
@@ -201,6 +202,21 @@ class TestHost:
                 environ = {**os.environ, "AGENTBOX_STATE": str(tmp_path / "state")}
                 subprocess.run(command, stdin=incoming, stdout=out, env=environ, cwd=tmp_path, timeout=30, check=True)
             assert [json.loads(line)["id"] for line in answered.read_text().splitlines()] == ids
+
+    def test_a_terminal_is_left_as_it_was(self, tmp_path: Path) -> None:
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "agentbox", "host", "--stdio"]
+        environ = {**os.environ, "AGENTBOX_STATE": str(tmp_path / "state")}
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environ, cwd=tmp_path) as host:
+            os.write(ours, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+            seen = b""
+            while b'"result"' not in seen:
+                seen += os.read(ours, 65536)
+            os.write(ours, b"\x04")
+            assert host.wait(30) == 0
+        assert os.get_blocking(theirs)  # a shell and what it starts next have the same terminal
+        os.close(ours)
+        os.close(theirs)
 
     def test_it_answers_by_id(self, tmp_path: Path) -> None:
         params = {"slot": "orchestrator", "contract": CONTRACT.version}
