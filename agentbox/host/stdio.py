@@ -101,7 +101,10 @@ class _Session:
 
     def _notified(self, message: Message) -> None:
         """A word about a stream, or a spawn taken back: one that is over, or that never was, is no mistake."""
-        params = _params(message)
+        try:
+            params = _params(message)
+        except InvalidInput:
+            return  # a notification has no answer, not even that it makes no sense
         which = params.get("id")
         if not isinstance(which, int | str) or which not in (*self._grants, *self._waiting):
             return
@@ -130,7 +133,8 @@ class _Session:
             self._waiting.discard(which)
             self._grants.pop(which, None)
             del self._tasks[which]
-        await self._say(id=which, **answer)
+        with contextlib.suppress(ConnectionError):  # whoever asked is gone
+            await self._say(id=which, **answer)
 
     async def _result(self, which: int | str, message: Message) -> Any:
         params = _params(message)
@@ -167,6 +171,8 @@ class _Session:
                 await self._say(method="event", params={"id": which, "item": item})
 
     async def _say(self, **members: Any) -> None:
+        if self._writer.is_closing():
+            raise ConnectionResetError  # the loop would take the words, and complain of each
         # One write each, so that lines never mix; waiting afterwards holds back who says much.
         self._writer.write(line_of(**members))
         await self._writer.drain()

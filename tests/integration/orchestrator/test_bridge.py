@@ -242,6 +242,29 @@ class TestHost:
         refused, fine = self.ask(tmp_path, line, '{"jsonrpc": "2.0", "id": 7, "method": "ping"}')
         assert (refused["error"]["code"], fine["id"]) == (code, 7)
 
+    @pytest.mark.parametrize("params", ["[1]", "7", '{"id": [1]}', '{"id": 9}', "null"])
+    def test_a_notification_that_makes_no_sense_is_passed_over(self, tmp_path: Path, params: str) -> None:
+        word = f'{{"jsonrpc": "2.0", "method": "cancel", "params": {params}}}'
+        (fine,) = self.ask(tmp_path, word, '{"jsonrpc": "2.0", "id": 7, "method": "ping"}')
+        assert fine["id"] == 7
+
+    def test_who_leaves_before_the_answers_come_is_not_complained_of(self, tmp_path: Path) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        asked = "".join(f'{{"jsonrpc": "2.0", "id": {number}, "method": "ping"}}\n' for number in range(900))
+        done = subprocess.run(
+            [sys.executable, "-m", "agentbox", "host", "--stdio"],
+            input=asked.encode(),
+            env={**os.environ, "AGENTBOX_STATE": str(tmp_path / "state")},
+            cwd=tmp_path,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=30,
+        )
+        os.close(writer)
+        assert done.returncode == 0
+        assert all(line.startswith(b"{") for line in done.stderr.splitlines()), done.stderr[-2000:]
+
     def test_a_manifest_nearby_is_not_taken(self, tmp_path: Path) -> None:
         (tmp_path / "agentbox.toml").write_text('[adapters]\norchestrator = "stdio-bridge"\n')
         (answer,) = self.ask(tmp_path, '{"jsonrpc": "2.0", "id": 1, "method": "health"}')
