@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 from uuid import uuid4
 
+import msgspec
+
 from agentbox.adapters._http import Client, HttpSettings
-from agentbox_contracts.contract import BaseAdapter, Contract, Health, Settings
-from agentbox_contracts.errors import AdapterDisabled, AdapterUnavailable, AgentboxError
+from agentbox_contracts.contract import BaseAdapter, Contract, Durability, Health, Settings
+from agentbox_contracts.errors import AdapterDisabled, AdapterFailed, AdapterUnavailable, AgentboxError
 from agentbox_contracts.wire import decode
 
 __all__ = ["ExternalAdapter"]
 
 T = TypeVar("T")
+
+
+class _Slot(msgspec.Struct):
+    """What a host says of a slot of its own."""
+
+    impl: str
+    contract: str
+    capabilities: list[str]
+    durability: str
+    reason: str | None = None
 
 
 class ExternalAdapter(BaseAdapter):
@@ -38,14 +50,19 @@ class ExternalAdapter(BaseAdapter):
 
     async def connect(self) -> None:
         """Open the pool and ask the host what it has."""
-        found = await self._host.open()
-        if found["impl"] == "off":
-            raise AdapterUnavailable(
-                f"{self.slot} is off at the host {self.location}: {found['reason'] or 'by choice'}"
-            )
-        self.contract_version = found["contract"]
-        self.capabilities = self.contract.capabilities.intersection(found["capabilities"])
-        self.durability = found["durability"]
+        found = self._told(await self._host.open())
+        if found.impl == "off":
+            raise AdapterUnavailable(f"{self.slot} is off at the host {self.location}: {found.reason or 'by choice'}")
+        self.contract_version = found.contract
+        self.capabilities = self.contract.capabilities.intersection(found.capabilities)
+        self.durability = cast("Durability", found.durability)
+
+    def _told(self, found: Any) -> _Slot:
+        try:
+            return msgspec.convert(found, _Slot)
+        except msgspec.ValidationError as error:
+            told = f"{self.location} answered, and not as an agentbox host does: {error}"
+            raise AdapterFailed(told) from error
 
     async def disconnect(self) -> None:
         """Close the pool."""

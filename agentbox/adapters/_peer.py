@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from agentbox.adapters._jsonrpc import LINE_BYTES, NOTHING, WINDOW, Message, line_of, read_line
-from agentbox_contracts.errors import AdapterFailed, AdapterUnavailable, AgentboxError
+from agentbox_contracts.errors import AdapterFailed, AdapterUnavailable, AgentboxError, InvalidInput
 from agentbox_contracts.wire import decode, error_of
 
 __all__ = ["Peer"]
@@ -166,7 +166,7 @@ class Peer:
                     return
                 self._heard = asyncio.get_running_loop().time()
                 self._take(read_line(line))
-        except ValueError as error:
+        except (ValueError, InvalidInput) as error:
             self._break(f"it does not speak JSON-RPC: {error}")
             return
         code = await self._process.wait()

@@ -22,7 +22,7 @@ from agentbox.adapters._retry import Retries, pause
 from agentbox.adapters.orchestrator.external import ExternalOrchestrator
 from agentbox_contracts.context import execution_id, session_id
 from agentbox_contracts.contract import Contract, Settings
-from agentbox_contracts.errors import AdapterUnavailable, BootError
+from agentbox_contracts.errors import AdapterFailed, AdapterUnavailable, BootError, InvalidInput
 from agentbox_contracts.wire import decode
 
 __all__ = ["Adapter", "Bridge", "BridgeSettings", "StdioBridge"]
@@ -91,7 +91,7 @@ class Bridge:
             lambda: self._request(f"{self._contract.slot}.{name}", _given(arguments)),
             may=lambda _: safe and self._open and self._settings.reconnect,
         )
-        return decode(data, self._contract.methods[name].result)
+        return self._read(data, self._contract.methods[name].result)
 
     async def stream(self, name: str, /, **arguments: Any) -> AsyncIterator[Any]:
         """The port's stream *name*. When the program is replaced it goes on behind the last event."""
@@ -103,7 +103,7 @@ class Bridge:
                 method = f"{self._contract.slot}.{name}"
                 async with aclosing(peer.stream(method, _given(arguments), _context())) as items:
                     async for raw in items:
-                        item = decode(bytes(decode(raw, _Event).item), result)
+                        item = self._read(bytes(self._read(raw, _Event).item), result)
                         arguments["after"], failures = item.cursor, 0
                         yield item
                 return
@@ -112,6 +112,13 @@ class Bridge:
                 if failures > 8 or not self._open or not self._settings.reconnect:
                     raise
                 await asyncio.sleep(pause(failures))
+
+    def _read(self, data: bytes, type: Any) -> Any:
+        """What came as a value of *type*. That it is none is the other side's fault, not the caller's InvalidInput."""
+        try:
+            return decode(data, type)
+        except InvalidInput as error:
+            raise AdapterFailed(f"{self.url} answered, and not as an agentbox host does: {error.message}") from error
 
     async def _request(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         return await (await self._ready()).request(method, params, _context())
@@ -136,7 +143,7 @@ class Bridge:
         )
         try:
             greeting = {"slot": self._contract.slot, "contract": self._contract.version}
-            self._hello = decode(await peer.request("hello", greeting), dict[str, Any])
+            self._hello = self._read(await peer.request("hello", greeting), dict[str, Any])
         except BaseException:
             await asyncio.shield(peer.close())
             raise

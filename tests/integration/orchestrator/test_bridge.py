@@ -19,7 +19,7 @@ import pytest
 
 from agentbox.adapters.orchestrator.stdio_bridge import Bridge, BridgeSettings
 from agentbox.testing import open_slot
-from agentbox_contracts.errors import AdapterDisabled, AdapterUnavailable, ContractMismatch, NotFound
+from agentbox_contracts.errors import AdapterDisabled, AdapterFailed, AdapterUnavailable, ContractMismatch, NotFound
 from agentbox_contracts.orchestrator import CONTRACT, AgentSpec
 from tests.servers.peers import children
 
@@ -71,6 +71,10 @@ BAD = {
         "flush=True) for _ in range(9999)]; time.sleep(60)",
         "no stream",
     ),
+    "tells of events in another way": (
+        'print(\'{"jsonrpc": "2.0", "method": "event", "params": [1]}\', flush=True); time.sleep(60)',
+        "does not speak JSON-RPC",
+    ),
 }
 
 
@@ -83,6 +87,32 @@ async def test_calls_under_way_fail_at_once(bridge: Text, tmp_path: Path, bad: s
             failures = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(failure) for failure in failures} == {AdapterUnavailable}
         assert any(words in str(failure) for failure in failures), failures
+
+
+ANSWER = "print(json.dumps({'jsonrpc': '2.0', 'id': asked['id'], 'result': {'strange': 1}}), flush=True)"
+EVENT = (
+    "print(json.dumps({'jsonrpc': '2.0', 'method': 'event', 'params': {'id': asked['id'], 'item': 7}}), flush=True); "
+    "time.sleep(60)"
+)
+
+
+async def test_a_strange_answer_is_the_peers_fault_and_not_the_callers(bridge: Text, tmp_path: Path) -> None:
+    async with open_slot(bridge(ANSWER), "orchestrator", folder=tmp_path) as agents:
+        with pytest.raises(AdapterFailed, match="not as an agentbox host does"):
+            await agents.status("ag-1")
+    async with open_slot(bridge(EVENT), "orchestrator", folder=tmp_path) as agents:
+        with pytest.raises(AdapterFailed, match="not as an agentbox host does"):
+            await anext(agents.stream("ag-1"))
+
+
+@pytest.mark.parametrize("greeting", ["{}", "[1]", "null", '{"impl": 5}'])
+async def test_a_strange_greeting_is_told_as_one(tmp_path: Path, greeting: str) -> None:
+    answer = f'{{"jsonrpc": "2.0", "id": 1, "result": {greeting}}}'
+    command = ["/bin/sh", "-c", f"echo '{answer}'; exec cat > /dev/null"]
+    table = f"[orchestrator.stdio-bridge]\ncommand = {json.dumps(command)}\n"
+    with pytest.raises(AdapterUnavailable, match="not as an agentbox host does"):
+        async with open_slot(f'[adapters]\norchestrator = "stdio-bridge"\n{table}', "orchestrator", folder=tmp_path):
+            pass
 
 
 async def test_a_peer_that_hangs_is_found_out(bridge: Text, tmp_path: Path) -> None:
