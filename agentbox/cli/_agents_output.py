@@ -14,7 +14,7 @@ from agentbox_contracts.orchestrator import AgentEvent, Orchestrator
 __all__ = ["Printer", "follow", "print_so_far"]
 
 IDLE_SECONDS = 0.5
-"""After so long without an event, everything that was there has been told."""
+"""After so long without an event, everything that was there has been told; where the way is long, after longer."""
 
 LIVE_BYTES = 262_144
 """Who gets less than this in a second of waiting reads as fast as the agent writes, and not what was there before."""
@@ -71,8 +71,9 @@ async def print_so_far(
     """
     kept: deque[list[AgentEvent]] = deque(maxlen=tail)
     event = None
+    is_alive = (await orchestrator.status(agent_id)).is_alive
     async with aclosing(_stream(orchestrator, agent_id)) as stream:
-        async for event in _so_far(stream):
+        async for event in _so_far(stream) if is_alive else stream:
             if tail is None:
                 printer.print(event)
             elif event.type in ("stdout", "stderr"):
@@ -101,15 +102,19 @@ async def _so_far(stream: AsyncIterator[AgentEvent]) -> AsyncIterator[AgentEvent
     """The events that are there, without waiting for those of an agent that still runs."""
     now = asyncio.get_running_loop().time
     waited, size = 0.0, 0
+    patience: float | None = None  # the first event, that it started, is there: how long it takes is the way's
     while True:
         began = now()
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with asyncio.timeout(patience):
                 event = await anext(stream)
         except (TimeoutError, StopAsyncIteration):
             return
         if event.type == "heartbeat":
             return
+        if patience is None:
+            patience = max(IDLE_SECONDS, 2 * (now() - began))
+            began = now()
         waited, size = waited + now() - began, size + len(event.data)
         yield event
         if waited > 1.0:
