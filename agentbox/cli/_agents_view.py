@@ -46,8 +46,9 @@ def standing(agent: Agent) -> str:
 def exit_code(event: AgentEvent) -> int:
     """The exit code of a command that stands for the agent, as shells have it; 1 when nobody knows."""
     if event.signal is not None:
-        number = getattr(signal, event.signal, None)
-        return 128 + int(number) if number is not None else 1
+        name, _, more = event.signal.partition("+")  # SIGRTMIN+3 and its like have no name of their own
+        number = getattr(signal, name, None)
+        return 128 + int(number) + int(more or 0) if number is not None else 1
     return 1 if event.exit_code is None else event.exit_code
 
 
@@ -160,9 +161,9 @@ def _live_row(agent: Agent, now: datetime) -> list[Text]:
     begun = agent.started_at or agent.created_at
     return [
         Text(MARKS[state], style=style),
-        Text(agent.id, style=rest or "bold"),
+        Text(one_line(agent.id), style=rest or "bold"),
         Text(one_line(agent.name or agent.bead_id or ""), style=rest),
-        Text(told, style=style),
+        Text(one_line(told), style=style),
         Text(str(agent.pid) if agent.pid and agent.is_alive else "", style="dim"),
         Text(duration((agent.ended_at or now) - begun), style=rest),
         Text(command_line(agent), style=rest),
