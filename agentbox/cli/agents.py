@@ -16,7 +16,7 @@ from agentbox.cli import _agents_view as view
 from agentbox.cli._failure import complain, tell
 from agentbox.cli._opening import opened_slot
 from agentbox.cli._parser import add_json, whole_number
-from agentbox_contracts.errors import AgentboxError
+from agentbox_contracts.errors import AgentboxError, NotFound
 from agentbox_contracts.orchestrator import Agent, AgentEvent, AgentStatus, Orchestrator
 
 __all__ = ["configure", "run"]
@@ -128,16 +128,22 @@ async def _ps(orchestrator: Orchestrator, arguments: argparse.Namespace) -> int:
     seen: dict[str, Agent] = {}
 
     async def read() -> list[Agent]:
-        """Those that were chosen at any time since the watching began: who ends is seen to end."""
-        now = {agent.id: agent for agent in await _chosen(orchestrator, arguments)}
-        for agent in seen.values():
-            if agent.id not in now:
-                now[agent.id] = await orchestrator.status(agent.id) if agent.is_alive else agent
-        seen.update(now)
+        await _look_again(orchestrator, arguments, seen)
         return sorted(seen.values(), key=lambda agent: agent.created_at, reverse=True)
 
     await view.watch(read, lambda: asyncio.sleep(arguments.every), as_json=arguments.json)
     return 0
+
+
+async def _look_again(orchestrator: Orchestrator, arguments: argparse.Namespace, seen: dict[str, Agent]) -> None:
+    """Bring *seen* up to date, all that were chosen since the watching began: who ends is seen to end."""
+    now = {agent.id: agent for agent in await _chosen(orchestrator, arguments)}
+    for agent in [agent for agent in seen.values() if agent.is_alive and agent.id not in now]:
+        try:
+            now[agent.id] = await orchestrator.status(agent.id)
+        except NotFound:  # its start failed and was withdrawn, or it ended and somebody removed its folder
+            del seen[agent.id]
+    seen.update(now)
 
 
 async def _chosen(orchestrator: Orchestrator, arguments: argparse.Namespace) -> list[Agent]:
@@ -199,7 +205,7 @@ async def _kill(orchestrator: Orchestrator, arguments: argparse.Namespace) -> in
     if bool(arguments.ids) == arguments.all:
         complain("name the agents to end, or give --all; 'agentbox agents ps' lists those that are alive")
         return 2
-    ids = arguments.ids
+    ids = list(dict.fromkeys(arguments.ids))
     if arguments.all:
         alive = await _listed(orchestrator, "starting") + await _listed(orchestrator, "running")
         ids = list(dict.fromkeys(agent.id for agent in alive))

@@ -119,8 +119,9 @@ def test_the_tail_is_the_last_lines_of_both(agents: Agents) -> None:
 def test_kill_says_what_it_ended(agents: Agents) -> None:
     sleeper = spawned(agents, "--name", "sleeper", "sleep", "600")
     stubborn = spawned(agents, "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.01; done")
-    done = agents("kill", sleeper, stubborn, "ag-nope", "--grace", "0.2", code=1)
+    done = agents("kill", sleeper, stubborn, sleeper, "ag-nope", "--grace", "0.2", code=1)
     lines = sorted(done.stdout.splitlines(), key=lambda line: stubborn in line)
+    assert len(lines) == 2
     assert lines[0].startswith(f"{sleeper} (sleeper) ended by SIGTERM after ")
     assert lines[0].endswith("s: sleep 600")
     assert lines[1].startswith(f"{stubborn} ended by SIGKILL after ")
