@@ -194,11 +194,27 @@ async def _send(orchestrator: Orchestrator, arguments: argparse.Namespace) -> in
     if sys.stdin.isatty() and not arguments.end:
         complain("give TEXT, or what to send on standard input, or --end to close the agent's")
         return 2
-    while not sys.stdin.isatty() and (data := await asyncio.to_thread(os.read, sys.stdin.fileno(), PIECE)):
-        await orchestrator.send(arguments.id, data)
+    if not sys.stdin.isatty():
+        await orchestrator.send(arguments.id)  # one that is not there, or takes no input, says so before anything comes
+        while data := await _piece(sys.stdin.fileno()):
+            await orchestrator.send(arguments.id, data)
     if arguments.end:
         await orchestrator.send(arguments.id, end=True)
     return 0
+
+
+async def _piece(source: int) -> bytes:
+    """What comes next from *source*, nothing at its end. Waited for without a thread, which Ctrl-C would not end."""
+    ready, loop = asyncio.Event(), asyncio.get_running_loop()
+    try:
+        loop.add_reader(source, ready.set)
+    except PermissionError:  # a file, which is always ready
+        return os.read(source, PIECE)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(source)
+    return os.read(source, PIECE)
 
 
 async def _kill(orchestrator: Orchestrator, arguments: argparse.Namespace) -> int:

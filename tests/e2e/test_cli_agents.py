@@ -100,6 +100,12 @@ def test_input_is_sent_as_a_line_or_as_it_comes(agents: Agents) -> None:
     assert "has ended" in agents("send", agent, "too late", code=1).stderr
 
 
+def test_input_for_nobody_is_refused_before_it_comes(agents: Agents) -> None:
+    assert "there is no agent" in agents("send", "ag-nope", code=1).stderr
+    agent = spawned(agents, "sleep", "600")
+    assert "spawn --stdin" in agents("send", agent, code=1).stderr
+
+
 def test_an_agent_without_input_says_how_to_have_one(agents: Agents) -> None:
     agent = spawned(agents, "sleep", "600")
     assert "spawn --stdin" in agents("send", agent, "x", code=1).stderr
