@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     As shells have it, 130 after Ctrl-C and 141 when the reader of standard output has gone.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    _stand_in_for_what_is_closed()
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -101,6 +102,16 @@ def _set_up_logging(debug: bool) -> None:
         import logging
 
         logging.getLogger("agentbox").addHandler(logging.NullHandler())
+
+
+def _stand_in_for_what_is_closed() -> None:
+    """Give nothing to read or write where a standard stream is closed: its number would be the next file's."""
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is not None:
+            continue
+        nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        os.set_inheritable(nowhere, nowhere == number)
+        setattr(sys, name, os.fdopen(nowhere, mode))
 
 
 def _tolerate_any_text() -> None:

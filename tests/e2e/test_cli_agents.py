@@ -160,6 +160,25 @@ def test_wrong_usage_is_2_and_says_what_is_right(agents: Agents, words: tuple[st
     assert remedy in done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_nothing_to_read_or_write(
+    agents: Agents, tmp_path: Path, environ: dict[str, str], closed: str
+) -> None:
+    agent = spawned(agents, "--stdin", "cat")
+    command = f'"{sys.executable}" -m agentbox agents'
+    for words, code in (
+        ("spawn -f -- sh -c 'echo out; echo err >&2; exit 3'", 3),
+        ("ps", 0),
+        (f"send {agent}", 0),
+        ("show ag-nope", 1),
+    ):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command} {words} {closed}"], cwd=tmp_path, env=environ, capture_output=True, timeout=60
+        )
+        assert done.returncode == code, done.stderr
+        assert b"bug" not in done.stderr
+
+
 def test_a_command_that_is_not_there_is_1(agents: Agents) -> None:
     assert "'no-such-command' was not found" in agents("spawn", "no-such-command", code=1).stderr
     assert agents("ps", "--all").stdout.count("\n") == 1
