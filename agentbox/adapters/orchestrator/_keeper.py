@@ -58,8 +58,7 @@ SPARE_SECONDS = 2.0
 SPARE_BYTES = 64 * 1024
 """The longest request that surely fits into a socket's buffer: a keeper never waits for a spare to read."""
 
-PR_SET_NAME = 15
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 
 Request = dict[str, object]
 
@@ -72,6 +71,7 @@ class Keeper:
         self._idle_seconds = idle_seconds
         self._open_files = open_files
         self._clients: dict[int, Lines] = {}
+        self._behind: set[Lines] = set()
         self._children: dict[int, Child] = {}
         self._reports: dict[int, Lines] = {}
         self._adopted: dict[int, str] = {}
@@ -103,6 +103,8 @@ class Keeper:
                 for agent_id, status, was_ended in self._burials.advance({c.pid for c in self._children.values()}):
                     self._help(agent_id, status, was_ended)
             self._turns.grant(self._running())
+            while self._has_lost_some():  # a turn may have been theirs
+                self._turns.grant(self._running())
             self._see_to_spare()
 
     def _patience(self, idle_since: float) -> float | None:
@@ -124,23 +126,41 @@ class Keeper:
         elif descriptor in self._reports:
             self._hear_child(descriptor)
         elif descriptor in self._adopted:
-            self._look_at(self._lose_adopted(descriptor))
+            self._epoll.unregister(descriptor)
+            os.close(descriptor)
+            self._look_at(self._adopted.pop(descriptor))
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError:
             return
-        self._clients[connection.fileno()] = Lines(connection)
+        self._clients[connection.fileno()] = Lines(connection, self._behind)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
 
     def _listen_to(self, descriptor: int) -> None:
         client = self._clients[descriptor]
+        if client.has_unsent and client.flush():
+            self._epoll.modify(descriptor, select.EPOLLIN)
         for request in client.read():
             self._answer(client, request)
         if not client.is_open:
-            del self._clients[descriptor]
-            self._turns.gone(client)
+            self._lose(client)
+
+    def _has_lost_some(self) -> bool:
+        """Forget clients that left while they were answered; those who are only behind get the rest when they can."""
+        gone = [client for client in self._behind if not client.is_open]
+        for client in self._behind.difference(gone):
+            self._epoll.modify(client.number, select.EPOLLIN | select.EPOLLOUT)
+        self._behind.clear()
+        for client in gone:
+            self._lose(client)
+        return bool(gone)
+
+    def _lose(self, client: Lines) -> None:
+        if self._clients.get(client.number) is client:  # the number may be another's by now
+            del self._clients[client.number]
+        self._turns.gone(client)
 
     def _answer(self, client: Lines, request: Request) -> None:
         try:
@@ -264,11 +284,6 @@ class Keeper:
         else:
             self._burials.add(agent_id)
 
-    def _lose_adopted(self, descriptor: int) -> str:
-        self._epoll.unregister(descriptor)
-        os.close(descriptor)
-        return self._adopted.pop(descriptor)
-
     def _settle(self, client: Lines, request: Request) -> None:
         """Answer when all is known of an agent that has no supervisor."""
         agent_id = str(request["id"])
@@ -284,8 +299,8 @@ class Keeper:
         return agent_id in {*self._adopted.values(), *(child.agent_id for child in self._children.values())}
 
     def _running(self) -> int:
-        own = sum(child.is_supervisor for child in self._children.values())
-        return own + len(self._adopted) + len(self._burials.waiting)
+        standing = len(self._adopted) + len(self._burials.waiting)
+        return standing + sum(child.is_supervisor for child in self._children.values())
 
     def _become(self, report: socket.socket, work: Callable[[socket.socket], None], name: bytes) -> None:
         """Turn this child into one that does *work*; never returns."""

@@ -12,17 +12,32 @@ LIMIT = 32 * 1024 * 1024
 
 
 class Lines:
-    """One client's connection."""
+    """
+    One client's connection.
 
-    def __init__(self, connection: socket.socket) -> None:
+    What a client does not take at once waits for `flush` where there is a *behind*, the set of those whose owner is to
+    see to them: they have something waiting, or their client is gone.
+    """
+
+    def __init__(self, connection: socket.socket, behind: set[Lines] | None = None) -> None:
         connection.setblocking(False)
         self.socket = connection
+        self.number = connection.fileno()
         self.is_open = True
         self._pieces: list[bytes] = []
         self._size = 0
+        self._behind = behind
+        self._unsent = bytearray()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits for the client to take it."""
+        return bool(self._unsent)
 
     def read(self) -> list[dict[str, object]]:
         """The requests that have come in. Closes itself at the end of the connection and on whatever is not ours."""
+        if not self.is_open:
+            return []
         try:
             data = self.socket.recv(1 << 18)
         except BlockingIOError:
@@ -37,20 +52,33 @@ class Lines:
         return self._complete() if b"\n" in data else []
 
     def answer(self, request: dict[str, object], **members: object) -> None:
-        """Answer *request*. A client that does not read its answers is let go rather than waited for."""
+        """Answer *request*. A client that does not read its answers is let go in the end rather than waited for."""
         if not self.is_open:
             return
-        line = json.dumps({"n": request.get("n"), **members}).encode() + b"\n"
-        try:
-            complete = self.socket.send(line) == len(line)
-        except OSError:
-            complete = False
-        if not complete:
+        self._unsent += json.dumps({"n": request.get("n"), **members}).encode() + b"\n"
+        if self.flush():
+            return
+        if self._behind is None or len(self._unsent) > LIMIT:
             self.close()
+        if self._behind is not None:
+            self._behind.add(self)
+
+    def flush(self) -> bool:
+        """Send what waits, as far as the client takes it now. True when nothing waits any more."""
+        try:
+            while self._unsent and self.is_open:
+                del self._unsent[: self.socket.send(self._unsent)]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.close()
+            return False
+        return True
 
     def close(self) -> None:
         """Close the connection. A second time does nothing."""
         self.is_open = False
+        self._unsent.clear()
         self.socket.close()
 
     def _complete(self) -> list[dict[str, object]]:
