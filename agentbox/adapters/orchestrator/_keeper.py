@@ -175,7 +175,7 @@ class Keeper:
             case "hello":
                 client.answer(request, protocol=PROTOCOL, pid=os.getpid())
             case "turn":
-                self._turns.ask(client, request)
+                self._turns.ask(client, request, self._running())
             case "leave":
                 self._turns.leave(client, request.get("ticket"))
             case "settle":

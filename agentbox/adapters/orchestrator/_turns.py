@@ -39,15 +39,22 @@ class Turns:
         self._waiting: dict[str, deque[Turn]] = {}
         self.granted: set[Ticket] = set()
 
-    def ask(self, client: Lines, request: Request) -> None:
-        """Let *client* wait for its turn; refused when as many of that caller wait as may."""
+    def ask(self, client: Lines, request: Request, live: int) -> None:
+        """
+        Let *client* wait for its turn, which may have come, *live* agents running.
+
+        It is refused when it would have to wait, and as many of that caller do as may.
+        """
         turn = Turn(client, request)
-        queue = self._waiting.get(turn.caller, deque())
-        if len(queue) >= int(str(request["most"])):
-            client.answer(request, error="unavailable", message=f"{len(queue)} of its caller's wait for their turn")
-        else:
-            queue.append(turn)
-            self._waiting[turn.caller] = queue
+        queue = self._waiting.setdefault(turn.caller, deque())
+        queue.append(turn)
+        self.grant(live)
+        if not queue or queue[-1] is not turn or len(queue) <= int(str(request["most"])):
+            return
+        queue.pop()
+        if not queue:
+            del self._waiting[turn.caller]
+        client.answer(request, error="unavailable", message=f"{len(queue)} of its caller's wait for their turn")
 
     def grant(self, live: int) -> None:
         """Tell those whose turn it is, *live* agents running."""

@@ -153,6 +153,14 @@ async def test_a_full_queue_is_adapter_unavailable_for_who_filled_it(open_manage
             assert not modest.done()
 
 
+async def test_whose_turn_it_is_at_once_does_not_wait(open_manager: Opener) -> None:
+    manager = await open_manager(max_agents=3, max_waiting=0)
+    agents = await asyncio.gather(*(manager.spawn(SLEEP) for _ in range(3)))
+    assert [agent.status for agent in agents] == ["running"] * 3
+    with pytest.raises(AdapterUnavailable, match="3 agents run, as many as may, and 0 of its caller's wait"):
+        await manager.spawn(SLEEP)
+
+
 async def test_a_start_that_fails_gives_its_turn_back(open_manager: Opener) -> None:
     manager = await open_manager(max_agents=1)
     async with asyncio.timeout(30):
