@@ -209,13 +209,14 @@ class Peer:
         """Ask for a sign of life now and then; a call that takes long is no silence."""
         loop = asyncio.get_running_loop()
         while not self.failure:
-            await asyncio.sleep(self._silence / 3)
             quiet = loop.time() - self._heard
-            if quiet > self._silence:
+            if quiet >= self._silence:
                 self._break(f"it has not answered for {quiet:.0f} s")
-            elif quiet > self._silence / 3:
+            elif quiet < self._silence / 3:
+                await asyncio.sleep(self._silence / 3 - quiet)
+            else:
                 with contextlib.suppress(AgentboxError, TimeoutError):
-                    async with asyncio.timeout(self._silence):
+                    async with asyncio.timeout_at(self._heard + self._silence):
                         await self.request("ping")
 
     def _break(self, reason: str) -> None:
