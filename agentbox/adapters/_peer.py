@@ -68,7 +68,7 @@ class Peer:
         except (OSError, ValueError) as error:
             raise AdapterUnavailable(f"the bridge {name} cannot be started: {error}") from error
         peer = cls(process, name, silence_seconds)
-        peer._begin(peer._listen(), peer._keep_stderr(), peer._watch())
+        peer._begin(peer._listen(), peer._keep_stderr(), peer._watch(), peer._await_end())
         return peer
 
     def _begin(self, *work: Coroutine[Any, Any, None]) -> None:
@@ -171,7 +171,25 @@ class Peer:
             return
         code = await self._process.wait()
         await asyncio.wait(self._tasks[1:2], timeout=LAST_WORDS_SECONDS)  # its last words may say why
-        self._break(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}")
+        self._break(_ended(code))
+
+    async def _await_end(self) -> None:
+        """See it end also where something that it started keeps its output open, once all is heard that it said."""
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):  # not Linux; or it has ended already, and silence will tell
+            return
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        since = loop.time()
+        while not self._tasks[0].done() and loop.time() < max(self._heard, since) + LAST_WORDS_SECONDS:
+            await asyncio.wait(self._tasks[:1], timeout=LAST_WORDS_SECONDS)
+        self._break(_ended(self._process.returncode))
 
     def _take(self, message: Message) -> None:
         if message.method == "event":
@@ -241,6 +259,12 @@ def _error(message: Message) -> AgentboxError:
     if message.error.data is not None and "code" in message.error.data:
         return error_of(message.error.data)
     return AdapterFailed(f"the other side of the bridge answered: {message.error.message}")
+
+
+def _ended(code: int | None) -> str:
+    if code is None:
+        return "it ended"
+    return f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
 
 
 def _shown(text: bytes) -> str:

@@ -58,6 +58,10 @@ BAD = {
     "dies": ("sys.exit(3)", "ended with exit code 3"),
     "says why it dies": ("sys.exit('no space left')", "no space left"),
     "is killed": ("import os; os.kill(os.getpid(), 9)", "ended with signal 9"),
+    "dies, and what it started has its pipes": (
+        "import os, subprocess; subprocess.Popen(['/bin/sh', '-c', 'cat > /dev/null; :']); os._exit(3)",
+        "ended with exit code 3",
+    ),
     "writes garbage": ("print('motd: welcome to box 7', flush=True); time.sleep(60)", "welcome to box 7"),
     "writes binary garbage": ("sys.stdout.buffer.write(bytes(range(256)) * 99); sys.stdout.flush()", "JSON-RPC"),
     "writes half a line": ("sys.stdout.write('{\"jsonrpc\": '); sys.stdout.flush(); sys.exit()", "middle of a line"),
