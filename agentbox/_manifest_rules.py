@@ -90,7 +90,9 @@ def _bridge(facts: Facts, report: Report) -> None:
     remedy = "leave it out for `python -m agentbox host --stdio`, or name a program"
     if command is not None and not _has_words(command):
         where = ("orchestrator", "stdio-bridge", "command")
-        report.add("E003", where, "orchestrator: the bridge command is empty", remedy)
+        is_empty = not (command.strip() if isinstance(command, str) else command)
+        what = "the bridge command is empty" if is_empty else "no command can be read from this"
+        report.add("E003", where, f"orchestrator: {what}", remedy)
     elif command is None and facts.bridge and not _has_words(facts.bridge):
         report.add("E003", (), "orchestrator: no command can be read from this", remedy, source="AGENTBOX_BRIDGE")
 

@@ -190,6 +190,15 @@ def test_events_may_have_a_url_of_their_own() -> None:
     assert parse(text, environ={}).adapters["events"].impl == "external"
 
 
+@pytest.mark.parametrize(
+    ("command", "words"), [("''", "is empty"), ("' '", "is empty"), ("[]", "is empty"), ('"sh -c \'x"', "can be read")]
+)
+def test_a_bridge_command_is_called_empty_only_when_it_is(command: str, words: str) -> None:
+    text = f'[adapters]\norchestrator = "stdio-bridge"\n[orchestrator.stdio-bridge]\ncommand = {command}'
+    (problem,) = problems(Case("E003", 4, text))
+    assert (problem.code, words in problem.message) == ("E003", True)
+
+
 def test_a_bridge_command_may_be_left_out() -> None:
     assert parse('[adapters]\norchestrator = "stdio-bridge"', environ={}).warnings == ()
 
