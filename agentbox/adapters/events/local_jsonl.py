@@ -134,7 +134,7 @@ class JsonlEvents(BaseAdapter, Events):
         chunk = min(CHUNK, FEW_BYTES + limit * LINE_BYTES) if wanted is None else CHUNK
         while len(found) < limit:
             # One piece at a time: who is cancelled while a long log is searched leaves no search behind.
-            few = limit if wanted else limit - len(found)
+            few = max(limit, BATCH) if wanted else limit - len(found)
             piece, cursor = await self._blocking(self._reader.events, cursor, few, chunk)
             if not piece:
                 break

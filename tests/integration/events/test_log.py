@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agentbox.adapters.events import _files, _head
+from agentbox.adapters.events import _files, _head, _segments
 from agentbox.adapters.events._verify import verified
 from agentbox.adapters.events.local_jsonl import JsonlEvents, JsonlSettings
 from agentbox.app import open_app
@@ -211,6 +211,26 @@ async def test_a_missing_segment_is_an_error_and_not_passed_over(tmp_path: Path,
             await events.read(after=20)
         with pytest.raises(AdapterFailed, match="seq 21 was to come"):
             await anext(aiter(events.subscribe(after=20)))
+
+
+async def test_a_rare_type_is_found_in_a_few_readings(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings: list[_segments.Place] = []
+    text_from = _segments.text_from
+    async with opened(tmp_path, clock) as events:
+        await events.dispatch_many([event(number) for number in range(2000)])
+        await events.dispatch(Event(type="test.rare", source="test"))
+
+        def counted(folder: Path, place: _segments.Place, *more: int) -> bytes:
+            readings.append(place)
+            return text_from(folder, place, *more)
+
+        monkeypatch.setattr(_segments, "text_from", counted)
+
+        assert [found.seq for found in await events.read(limit=1, types=("test.rare",))] == [2001]
+
+    assert len(readings) < 10
 
 
 async def test_a_subscription_beyond_the_end_is_refused(tmp_path: Path, clock: Clock) -> None:
