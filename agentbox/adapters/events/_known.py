@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import chain, islice
 from operator import attrgetter
 
@@ -10,6 +11,7 @@ import msgspec
 
 from agentbox.adapters.events._line import Draft
 from agentbox.adapters.events._reader import Cursor, Reader
+from agentbox_contracts.errors import AdapterFailed
 from agentbox_contracts.events import Receipt
 
 __all__ = ["Answers", "Known"]
@@ -19,6 +21,8 @@ Answers = list[list["int | Receipt"]] | None
 For each event of each batch: the number of the new line it gets, minus 1 minus that of its twin, or a receipt. None
 when all are new.
 """
+
+FEW_BYTES = 8192
 
 _is_given = attrgetter("is_given")
 
@@ -87,7 +91,10 @@ class Known:
         at = self._new.get(name) or self._old.get(name)
         if at is None or at <= seq - self._window:
             return None
-        found, _ = self._reader.events(Cursor(at - 1), 1, 1)
+        try:
+            found, _ = self._reader.events(Cursor(at - 1), 1, FEW_BYTES)
+        except AdapterFailed:
+            return None  # damaged since
         if not found or (found[0].source, found[0].id) != (draft.source, draft.id):
             return None
         event = found[0]
@@ -101,8 +108,10 @@ class Known:
             upto = max(0, seq - self._window)
         if upto < seq:
             for number, line in self._reader.lines(upto, seq):
-                named = self._decode(line)
-                self._add(named.source, named.id, number)
+                # A line that was damaged is nobody's twin, and no reason to turn away what comes now.
+                with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                    named = self._decode(line)
+                    self._add(named.source, named.id, number)
         self._upto = seq
 
     def _add(self, source: str, id: str, seq: int) -> None:

@@ -18,6 +18,8 @@ from agentbox_contracts.events import Event
 
 __all__ = ["Cursor", "Reader"]
 
+ADVICE = "'agentbox events verify' says which events are good"
+
 
 @attrs.frozen
 class Cursor:
@@ -57,14 +59,18 @@ class Reader:
             text = text[: len(text) - len(pieces[-1])]
             following = Place(place.segment, place.offset + len(text))
         found = events_in(text, place.segment)
-        self._refuse_gap(cursor.seq + 1, found[0].seq or 0, place.segment)
+        self._refuse_gap(cursor.seq + 1, found[0].seq or 0, place)
         return found, Cursor(found[-1].seq or cursor.seq + len(found), following)
 
-    def _refuse_gap(self, wanted: int, found: int, segment: str) -> None:
+    def _refuse_gap(self, wanted: int, found: int, place: Place) -> None:
         """What retention removed was the oldest; any other gap is damage."""
-        if found > wanted and segment != _segments.names(self.folder)[:1][0]:
-            told = f"{segment} begins with seq {found}, and seq {wanted} was to come: a file is missing"
-            raise AdapterFailed(f"{told}; 'agentbox events verify' says which events are good")
+        if found <= wanted:
+            return
+        told = f"seq {found}, and seq {wanted} was to come"
+        if place.offset:
+            raise AdapterFailed(f"{place.segment} goes on with {told}: a line is missing; {ADVICE}")
+        if any(_segments.segments_before(_segments.names(self.folder), place.segment)):
+            raise AdapterFailed(f"{place.segment} begins with {told}: a file is missing; {ADVICE}")
 
     def lines(self, after: int, upto: int) -> Iterator[tuple[int, bytes]]:
         """The lines behind the seq *after*, up to and with that of *upto*, each with its seq."""
@@ -97,10 +103,11 @@ class Reader:
         return b"", Place("", 0)
 
     def _read(self, after: int, place: Place, head: Head, chunk: int) -> tuple[bytes, Place]:
+        seq = 0
         while True:
             end = head.end if place.segment == head.segment else None
             text = _segments.text_from(self.folder, place, end, chunk)
-            behind = _behind(text, after)
+            behind, seq = _behind(text, after, seq)
             if behind < len(text):
                 return text[behind:], Place(place.segment, place.offset + behind)
             if text:
@@ -112,9 +119,17 @@ class Reader:
             place = Place(following, 0)
 
 
-def _behind(text: bytes, after: int) -> int:
-    """How many bytes of *text* are lines whose seq is at most *after*."""
-    offset = 0
-    while offset < len(text) and (seq_of(text, offset) or after + 1) <= after:
+def _behind(text: bytes, after: int, seq: int) -> tuple[int, int]:
+    """
+    How many bytes of *text* are lines whose seq is at most *after*, and the last seq seen.
+
+    *seq* is that of the line before, 0 when it is not known. A damaged line follows the one before.
+    """
+    offset = behind = 0
+    while offset < len(text):
+        seq = seq_of(text, offset) or (seq and seq + 1)
+        if seq > after:
+            break
         offset = text.index(b"\n", offset) + 1
-    return offset
+        behind = offset if seq else behind
+    return behind, seq

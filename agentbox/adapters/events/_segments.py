@@ -23,6 +23,7 @@ __all__ = [
     "names",
     "next_name",
     "opened",
+    "segments_before",
     "segments_behind",
     "torn_name",
 ]
@@ -194,6 +195,12 @@ def opened(folder: Path, segment: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def segments_before(existing: list[str], segment: str) -> Iterator[str]:
+    """Those that come before *segment*."""
+    key = _key(segment)
+    return (name for name in existing if _key(name) < key)
 
 
 def segments_behind(existing: list[str], segment: str) -> Iterator[str]:

@@ -213,6 +213,49 @@ async def test_a_missing_segment_is_an_error_and_not_passed_over(tmp_path: Path,
             await anext(aiter(events.subscribe(after=20)))
 
 
+def damage(folder: Path, seq: int) -> None:
+    """Write nonsense over the beginning of the line with *seq*."""
+    for name in segments(folder):
+        text = (folder / name).read_bytes()
+        (folder / name).write_bytes(text.replace(b'{"seq":%d,' % seq, b"\xff\xfe{nonsense,"[: len(f'{{"seq":{seq},')]))
+
+
+async def test_a_damaged_line_stops_nobody_who_brings_an_id(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path, clock) as events:
+        await events.dispatch_many([event(number, id=f"id-{number}") for number in range(10)])
+    damage(tmp_path, 5)
+
+    async with opened(tmp_path, clock) as events:
+        assert (await events.dispatch(event(id="new"))).seq == 11
+        assert (await events.dispatch(event(id="id-7"))).duplicate
+        # What is damaged is not there: whoever brings it again is not sent away with an error.
+        assert (await events.dispatch(event(id="id-4"))).seq == 12
+
+
+async def test_what_lies_behind_a_damaged_line_can_be_read(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path, clock) as events:
+        await events.dispatch_many([event(number) for number in range(10)])
+        damage(tmp_path, 5)
+
+        for after in (3, 4):
+            with pytest.raises(AdapterFailed, match="there is damage"):
+                await events.read(after=after)
+        assert [found.seq for found in await events.read(after=5)] == [6, 7, 8, 9, 10]
+        assert (await anext(aiter(events.subscribe(after=8)))).seq == 9
+
+
+async def test_a_line_that_swallowed_the_next_is_not_passed_over(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path, clock) as events:
+        await events.dispatch_many([event(number) for number in range(10)])
+        (name,) = segments(tmp_path)
+        lines = (tmp_path / name).read_bytes().splitlines(keepends=True)
+        lines[4] = b"?" * len(lines[4])
+        (tmp_path / name).write_bytes(b"".join(lines))
+
+        with pytest.raises(AdapterFailed, match="seq 7, and seq 6 was to come: a line is missing"):
+            await events.read(after=5)
+
+
 async def test_a_rare_type_is_found_in_a_few_readings(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +274,25 @@ async def test_a_rare_type_is_found_in_a_few_readings(
         assert [found.seq for found in await events.read(limit=1, types=("test.rare",))] == [2001]
 
     assert len(readings) < 10
+
+
+async def test_a_reader_whom_retention_overtakes_is_told_of_no_damage(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, clock, segment_bytes=4096) as events:
+        for _ in range(4):
+            await events.dispatch_many([event(number) for number in range(20)])
+        first, second, *_ = segments(tmp_path)
+        (tmp_path / first).unlink()
+        text_from = _segments.text_from
+
+        def read_then_removed(folder: Path, place: _segments.Place, *more: int) -> bytes:
+            text = text_from(folder, place, *more)
+            (folder / second).unlink(missing_ok=True)
+            return text
+
+        monkeypatch.setattr(_segments, "text_from", read_then_removed)
+        assert [found.seq for found in await events.read(limit=20)] == list(range(21, 41))
 
 
 async def test_a_subscription_beyond_the_end_is_refused(tmp_path: Path, clock: Clock) -> None:
