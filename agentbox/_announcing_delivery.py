@@ -32,7 +32,7 @@ class Delivery:
             await port.dispatch_many(list(events))
         except InvalidInput as error:
             if len(events) > 1:
-                return all([await self.deliver([event]) for event in events])
+                return await self._one_by_one(events)
             fields = {"type": events[0].type, "reason": error.message}
             log.error("announcement refused: %s", error.message, extra=fields)
             metrics.ANNOUNCEMENTS.labels("refused").inc()
@@ -41,6 +41,13 @@ class Delivery:
             return self._failed(len(events), error.message)
         metrics.ANNOUNCEMENTS.labels("told").inc(len(events))
         self._is_failing = False
+        return True
+
+    async def _one_by_one(self, events: Sequence[Event]) -> bool:
+        """Up to the first that cannot be delivered now: what comes behind it must not be told before it."""
+        for event in events:
+            if not await self.deliver([event]):
+                return False
         return True
 
     def _failed(self, count: int, reason: str) -> bool:

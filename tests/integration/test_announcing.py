@@ -19,10 +19,11 @@ import pytest
 
 import agentbox
 from agentbox import _announcing_beads, context, recovery
+from agentbox._announcing_delivery import Delivery
 from agentbox.adapters.beads import _outbox
 from agentbox.adapters.beads._facts import Caller
 from agentbox.app import App
-from agentbox_contracts.errors import AlreadyClaimed
+from agentbox_contracts.errors import AdapterUnavailable, AlreadyClaimed, InvalidInput
 from agentbox_contracts.events import Event
 from agentbox_contracts.orchestrator import AgentSpec
 from agentbox_contracts.schema import vocabulary_schema
@@ -310,6 +311,16 @@ class TestOthers:
             "signal": None,
         }
 
+    async def test_nothing_overtakes_what_cannot_be_told_now(self) -> None:
+        log = _Moody()
+        delivery = Delivery(log)  # type: ignore[arg-type]
+        letters = [Event(type="agentbox.test", source="test", id=name) for name in ("first", "too long", "last")]
+
+        assert not await delivery.deliver(letters)
+        assert log.kept == []
+        assert await delivery.deliver(letters)
+        assert log.kept == ["first", "last"]
+
     async def test_slots_and_the_app_itself_are_told(
         self, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -329,6 +340,25 @@ class TestOthers:
         assert words(events) == ["opened", "degraded", "recovered", "closed"]
         assert len({event.data["app_id"] for event in events}) == 1
         assert events[1].data["slot"] == "beads"
+
+
+class _Moody:
+    """An events slot that is away for the first single event, and never takes the one that is too long."""
+
+    enabled = True
+
+    def __init__(self) -> None:
+        self.adapter = self
+        self.kept: list[str | None] = []
+        self._is_away = True
+
+    async def dispatch_many(self, events: list[Event]) -> None:
+        if any(event.id == "too long" for event in events):
+            raise InvalidInput("too long")
+        if self._is_away:
+            self._is_away = False
+            raise AdapterUnavailable("away for a moment")
+        self.kept += [event.id for event in events]
 
 
 if __name__ == "__main__":
