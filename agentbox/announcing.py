@@ -80,9 +80,10 @@ class Announcer:
         self._say("app", AppClosed(app_id=self.app_id))
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                if await self._carrier.empty():
-                    await self._agents.look()
-                    await self._spoken()
+                # Each in its turn, also when the one before failed: beads may be away where events are not.
+                await self._carrier.empty()
+                await self._agents.look()
+                await self._spoken()
                 await self._carrier.leave()
         except TimeoutError:
             log.warning("announcing cut off: %d events wait", len(self._own), extra={"waiting": len(self._own)})

@@ -311,6 +311,17 @@ class TestOthers:
             "signal": None,
         }
 
+    async def test_an_app_says_that_it_closes_also_when_its_beads_fail(self, write: Write) -> None:
+        async def lost(**_: object) -> None:
+            raise AdapterUnavailable("the store is away")
+
+        path = write(LOCAL)
+        async with agentbox.open_app(path) as app:
+            await until(app, 1, "agentbox.app.opened")
+            app.adapters.beads.adapter.outbox_next = lost  # type: ignore[attr-defined]
+        async with agentbox.open_app(path, overrides={"adapters_policy": {"announce": False}}) as app:
+            assert words(await log_of(app, "agentbox.app.*")) == ["opened", "closed"]
+
     async def test_nothing_overtakes_what_cannot_be_told_now(self) -> None:
         log = _Moody()
         delivery = Delivery(log)  # type: ignore[arg-type]
