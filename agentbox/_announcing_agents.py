@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import cast
@@ -51,7 +52,8 @@ class Agents:
         """Tell what is new now. What cannot be told is found again the next time."""
         # Past dispatch: the app's own look every second is nobody's call and would drown the calls in log and metrics.
         adapter = self._slot.adapter.adapter
-        if not adapter.enabled:
+        # Agents of a host are the host's to tell.
+        if not adapter.enabled or self._slot.choice.impl == "external":
             return
         try:
             found = await self._found(cast("Orchestrator", adapter))
@@ -110,8 +112,12 @@ class _Notes:
         return self._ids
 
     def add(self, ids: Sequence[str]) -> None:
-        with self._path.open("ab") as file:
-            file.write("".join(f"{event_id}\n" for event_id in ids).encode())
+        with self._path.open("ab+") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            # Behind what a crash or a full disk has torn, the first id would be part of that line, and told again.
+            torn = file.read() not in (b"", b"\n")
+            file.write(("\n" * torn + "".join(f"{event_id}\n" for event_id in ids)).encode())
 
 
 def _events(agent: Agent) -> Iterator[Event]:

@@ -71,9 +71,7 @@ class Announcer:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._carrier.run())
             tasks.create_task(self._speak())
-            # Agents of a host are the host's to tell.
-            if self._slots["orchestrator"].choice.impl != "external":
-                tasks.create_task(self._agents.run())
+            tasks.create_task(self._agents.run())
 
     async def closed(self) -> None:
         """Say that the app is closing, and try once more what waits, for a moment. Then another may carry."""

@@ -28,6 +28,7 @@ from agentbox_contracts.events import Event
 from agentbox_contracts.orchestrator import AgentSpec
 from agentbox_contracts.schema import vocabulary_schema
 from agentbox_contracts.vocabulary import VOCABULARY, BeadDeleted
+from tests.servers.host import host
 from tests.servers.nats import Server as Nats
 from tests.servers.nats import nats_fixture  # noqa: F401 - used by its name, nats_server
 from tests.servers.postgres import Server as Postgres
@@ -310,6 +311,29 @@ class TestOthers:
             "reason": "",
             "signal": None,
         }
+
+    async def test_agents_of_a_host_are_told_by_the_host_alone(self, write: Write, tmp_path: Path) -> None:
+        (tmp_path / "host").mkdir()
+        with host(tmp_path / "host", LOCAL.replace('events = "local-jsonl"', 'events = "off"')) as served:
+            path = write(served.client("orchestrator").replace("[adapters]\n", LOCAL))
+            async with agentbox.open_app(path) as app:
+                agent = await app.adapters.orchestrator.spawn(AgentSpec(command="/bin/true"))
+                async for _ in app.adapters.orchestrator.stream(agent.id):
+                    pass
+            async with agentbox.open_app(path) as app:
+                assert words(await log_of(app)).count("closed") == 1
+                assert await log_of(app, "agentbox.agent.*") == []
+
+    async def test_what_was_told_is_known_also_behind_a_note_that_was_torn(self, write: Write, tmp_path: Path) -> None:
+        path = write(LOCAL)
+        notes = tmp_path / ".agentbox" / "announced-agents"
+        notes.parent.mkdir()
+        notes.write_text("ag-1@1:spawned\nag-1@1:exi")
+        async with agentbox.open_app(path) as app:
+            await app.adapters.orchestrator.spawn(AgentSpec(command="/bin/true"))
+            told = await until(app, 2, "agentbox.agent.*")
+
+        assert {event.id for event in told} <= set(notes.read_text().split("\n"))
 
     async def test_an_app_says_that_it_closes_also_when_its_beads_fail(self, write: Write) -> None:
         async def lost(**_: object) -> None:
