@@ -187,6 +187,22 @@ async def test_what_was_sent_leaves_the_disk(served: Host, tmp_path: Path, monke
     assert len(list((tmp_path / "spool").glob("*.jsonl"))) <= 2
 
 
+async def test_a_spool_that_lost_its_files_sends_what_comes_now(
+    served: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(served, tmp_path) as adapter:
+        await adapter.dispatch_many(events(5))
+        await arrived(adapter, 5)
+    for path in (tmp_path / "spool").glob("*.jsonl"):
+        path.unlink()
+
+    async with opened(served, tmp_path) as adapter:
+        await adapter.dispatch_many(events(3, first=5))
+        assert [event.id for event in await arrived(adapter, 8)] == [str(number) for number in range(8)]
+
+    assert any("goes on behind seq 0" in str(record.__dict__.get("reason")) for record in caplog.records)
+
+
 async def test_an_event_that_the_host_refuses_stands_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / "host").mkdir()
     with host(tmp_path / "host", f"{LOCAL}[host]\nbody_bytes = 8192\n") as served:

@@ -32,15 +32,15 @@ class Cursors:
         finally:
             os.close(descriptor)
 
-    def advance(self, name: str, seq: int) -> None:
-        """Keep *seq* for *name*, on the disk when this returns, unless it has come further already."""
+    def advance(self, name: str, seq: int, *, may_go_back: bool = False) -> None:
+        """Keep *seq* for *name*, on the disk when this returns, unless it has come further already and must not."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._path(name)
         is_new = not path.exists()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # for as long as one small write; closing gives it up
-            if seq > _value(descriptor):
+            if may_go_back or seq > _value(descriptor):
                 # Twenty bytes within one sector: a crash leaves the old ones or the new ones.
                 os.pwrite(descriptor, b"%019d\n" % seq, 0)
                 _files.sync(descriptor)

@@ -99,13 +99,22 @@ class Spool:
         try:
             fitting = self._fitting(jobs)
             if fitting:
-                log.append([job.work for job in fitting])
+                sent = self._cursors.read(SENT)
+                answers = log.append([job.work for job in fitting])
+                self._refuse_to_skip(sent, answers[0][0].seq or 0)
         except Exception as error:
             for job in jobs:
                 job.error = job.error or error
             return
         for job in fitting:
             job.result = [Receipt(id=draft.id, durability="spooled") for draft in job.work]
+
+    def _refuse_to_skip(self, sent: int, first: int) -> None:
+        """What was written just now as *first* cannot have been *sent* before: then the spool has lost its end."""
+        if sent < first:
+            return
+        self._cursors.advance(SENT, first - 1, may_go_back=True)
+        self._tell(f"{self.folder} was sent up to seq {sent} and goes on behind seq {first - 1}: its files are gone")
 
     def waiting(self) -> int:
         """How many events have not been sent."""
