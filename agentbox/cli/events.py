@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import attrs
+
 from agentbox import manifest as manifests
 from agentbox.cli import _events_view as view
 from agentbox.cli._failure import complain
@@ -174,13 +176,15 @@ async def _verify(events: Events, arguments: argparse.Namespace) -> int:
 async def _compared(events: Events, verdict: Verdict, seq: int, hash: str | None) -> Verdict:
     """*verdict* when the event that a receipt is for is there, as the receipt has it; else what is wrong."""
     found = await events.read(after=seq - 1, limit=1)
-    if not found or found[0].seq != seq:
-        reason = f"ends with seq {verdict.last_seq or 0}, and a receipt is for {seq}"
-    elif hash is not None and found[0].hash != hash:
-        reason = f"seq {seq} has another hash than the receipt"
-    else:
+    broken = attrs.evolve(verdict, ok=False, place=f"seq {seq}")
+    if not found:
+        return attrs.evolve(broken, reason=f"ends with seq {verdict.last_seq or 0}, and a receipt is for {seq}")
+    if found[0].seq != seq:
+        return attrs.evolve(broken, reason=f"begins with seq {found[0].seq}, and a receipt is for {seq}")
+    if hash is None or found[0].hash == hash:
         return verdict
-    return Verdict(ok=False, verified=verdict.verified, place=f"seq {seq}", reason=reason)
+    reason, good = f"seq {seq} has another hash than the receipt", seq - (verdict.first_seq or seq)
+    return attrs.evolve(broken, verified=good, last_seq=seq - 1, reason=reason)
 
 
 def _verify_folder(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@ Verify an agentbox event log without agentbox: one file, the standard library, n
 
     python verify_events.py FOLDER [--expect-seq N [--expect-hash H]]
 
-Exit code 0 when the chain holds, 1 when it does not, 2 when there is nothing to read. A log that was cut off at its
+Exit code 0 when the chain holds, 1 when it does not, 2 when it cannot be read. A log that was cut off at its
 end still holds: only a receipt, or a seq that you know of, can show that. That is what the two options are for.
 
 What is checked, line by line, over the files `YYYY-MM-DD.NNNN.jsonl` in the order of their names:
@@ -112,6 +112,8 @@ def verify(folder: Path, expect_seq: int | None = None, expect_hash: str | None 
     if begin is not None and begin[0] > 1 and begin not in cuts:
         verdict.verified, verdict.first_seq, verdict.last_seq = 0, None, None
         return verdict.broken(start, f"begins with seq {begin[0]}, and no cut says so")
+    if expect_seq is not None and begin is not None and expect_seq < begin[0]:
+        return verdict.broken(start, f"begins with seq {begin[0]}, and a receipt is for {expect_seq}")
     if expect_seq is not None and (verdict.last_seq or 0) < expect_seq:
         return verdict.broken(place, f"ends with seq {verdict.last_seq or 0}, and a receipt is for {expect_seq}")
     return verdict
@@ -123,12 +125,16 @@ def main() -> int:
     parser.add_argument("--expect-seq", type=int, help="an event that must be there")
     parser.add_argument("--expect-hash", help="its hash, as its receipt has it")
     arguments = parser.parse_args()
-    if not arguments.folder.is_dir():
-        print(f"{arguments.folder} is no folder", file=sys.stderr)
+    if arguments.expect_hash is not None and arguments.expect_seq is None:
+        parser.error("--expect-hash goes with --expect-seq; give both, as the receipt has them")
+    try:
+        verdict = verify(arguments.folder, arguments.expect_seq, arguments.expect_hash)
+    except OSError as error:
+        print(f"{error.filename} cannot be read: {error.strerror}", file=sys.stderr)
         return 2
-    verdict = verify(arguments.folder, arguments.expect_seq, arguments.expect_hash)
     if verdict.ok:
-        print(f"ok: {verdict.verified} events, seq {verdict.first_seq} to {verdict.last_seq}")
+        seqs = f"{verdict.verified} events, seq {verdict.first_seq} to {verdict.last_seq}"
+        print(f"ok: {seqs if verdict.verified else 'the log is empty'}")
         return 0
     good = f"{verdict.verified} events before it are good" if verdict.verified else "nothing before it is good"
     print(f"broken: {verdict.place}: {verdict.reason}; {good}")

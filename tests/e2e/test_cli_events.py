@@ -89,6 +89,9 @@ async def test_verify_says_where_the_chain_is_broken(folder: Path) -> None:
         assert "another hash" in agentbox(folder, "verify", *where, *expected[:3], "0" * 64, code=1)
         assert "a receipt is for 31" in agentbox(folder, "verify", *where, "--expect-seq", "31", code=1)
         assert "--expect-seq" in agentbox(folder, "verify", *where, "--expect-hash", "0" * 64, code=2)
+    assert "seq 30 has another hash than the receipt; seq 1 to 29 is good" in agentbox(
+        folder, "verify", *expected[:3], "0" * 64, code=1
+    )
     (segment,) = (folder / "events").glob("*.jsonl")
     segment.write_bytes(segment.read_bytes().replace(b'"s7"', b'"s8"'))
 
@@ -97,3 +100,17 @@ async def test_verify_says_where_the_chain_is_broken(folder: Path) -> None:
     assert place in agentbox(folder, "verify", "events", code=1)
     assert json.loads(agentbox(folder, "verify", "events", "--json", code=1))["verified"] == 7
     assert "no folder" in agentbox(folder, "verify", "nowhere", code=2)
+
+
+async def test_verify_says_of_a_receipt_that_retention_has_cut_the_event(folder: Path) -> None:
+    (folder / "agentbox.toml").write_text(
+        f"{MANIFEST}[events.local-jsonl]\nsegment_bytes = 4096\nretain_bytes = 4096\n"
+    )
+    async with open_slot((folder / "agentbox.toml").read_text(), "events", folder=folder) as events:
+        for _ in range(3):
+            await events.dispatch_many([Event(type="test.long", source="test", data="x" * 400)] * 20)
+        first = (await events.verify()).first_seq
+
+    for where in ([], ["events"]):
+        told = agentbox(folder, "verify", *where, "--expect-seq", "3", code=1)
+        assert f"begins with seq {first}, and a receipt is for 3; seq {first} to " in told

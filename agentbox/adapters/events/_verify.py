@@ -43,6 +43,9 @@ def verified(folder: Path, head: Head | None = None, *, seq: int | None = None, 
         last, count = link, count + 1
     if first is not None and first.seq and (first.seq + 1, first.hash) not in cuts:
         return Verdict(ok=False, verified=0, place=begin, reason=f"begins with seq {first.seq + 1}, and no cut says so")
+    if seq is not None and first is not None and seq <= first.seq:
+        reason = f"begins with seq {first.seq + 1}, and a receipt is for {seq}"
+        return _broken(first, last, count, begin, reason)
     if head is not None and (last is None or last.seq < head.seq) and head.seq:
         reason = f"ends with seq {last.seq if last else 0}, though seq {head.seq} was acknowledged"
         return _broken(first, last, count, place or str(folder), reason)

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -190,6 +191,38 @@ async def test_a_log_cut_off_at_its_end_is_told_by_a_receipt(howto: ModuleType, 
     ours, theirs = verdicts(howto, folder, seq=receipt.seq, hash=receipt.hash)
     assert ours == theirs
     assert ours.reason == "ends with seq 5, and a receipt is for 6"
+
+
+async def test_a_receipt_for_what_retention_has_cut_is_not_called_good(howto: ModuleType, tmp_path: Path) -> None:
+    async with open_slot(f"{MANIFEST}retain_bytes = 8192\n", "events", folder=tmp_path) as events:
+        await fill(events, 60)
+        first = (await events.verify()).first_seq
+    folder = tmp_path / "events"
+
+    ours, theirs = verdicts(howto, folder, seq=3, hash="0" * 64)
+
+    assert ours == theirs
+    assert not ours.ok
+    assert ours.reason == f"begins with seq {first}, and a receipt is for 3"
+    assert ours.place == f"{min(folder.glob('*.jsonl')).name}:1"
+    assert verdicts(howto, folder, seq=first)[0].ok
+
+
+def test_the_single_file_says_in_words_what_it_cannot_do(
+    howto: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*words: object) -> tuple[int | str | None, str]:
+        monkeypatch.setattr("sys.argv", ["verify_events.py", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            sys.exit(howto.main())
+        return end.value.code, "".join(capsys.readouterr())
+
+    assert told(tmp_path) == (0, "ok: the log is empty\n")
+    code, text = told(tmp_path, "--expect-hash", "0" * 64)
+    assert (code, "goes with --expect-seq" in text) == (2, True)
+    segment = tmp_path / "2026-11-18.0001.jsonl"
+    segment.symlink_to("nowhere")
+    assert told(tmp_path) == (2, f"{segment} cannot be read: No such file or directory\n")
 
 
 @pytest.mark.parametrize(
