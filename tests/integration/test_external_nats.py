@@ -159,6 +159,22 @@ class TestPromises:
         finally:
             server.remove()
 
+    async def test_an_event_longer_than_the_stream_takes_is_refused_for_good(
+        self, nats_server: Server, tmp_path: Path
+    ) -> None:
+        settings: dict[str, Any] = {"stream": "SHORT", "subject": "short", "retry_seconds": 1}
+        manifest, long = nats_server.manifest(**settings), Event(type="suite.long", source="suite", data="x" * 4096)
+        async with raw(nats_server) as js, open_slot(manifest, "events", folder=tmp_path) as events:
+            config = (await js.stream_info("SHORT")).config
+            await js.update_stream(config.evolve(max_msg_size=4096))
+            with pytest.raises(InvalidInput, match="message size exceeds maximum allowed"):
+                await events.dispatch(long)
+            async with open_slot(manifest, "events", folder=tmp_path) as later:
+                for call in (later.dispatch(long), later.dispatch_many([event(1), long])):
+                    with pytest.raises(InvalidInput, match="at most 3,584 bytes; the stream's max_msg_size could be"):
+                        await call
+                assert len(await later.dispatch_many([event(1), event(2)])) == 2
+
 
 class TestRestarts:
     async def test_what_is_published_through_restarts_is_there_once(self, own: Server, tmp_path: Path) -> None:

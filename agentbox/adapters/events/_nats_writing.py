@@ -17,7 +17,7 @@ from agentbox_contracts.errors import AdapterUnavailable, AgentboxError, Invalid
 __all__ = ["LONGEST_BATCH", "Message", "Stored", "Writer"]
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
-DUPLICATE_IN_BATCH, TOO_LARGE, WRONG_LAST_ID = 10201, 10199, 10070
+DUPLICATE_IN_BATCH, TOO_LARGE, TOO_LONG, WRONG_LAST_ID = 10201, 10199, 10054, 10070
 HEADERS = 512
 LONGEST_BATCH = 1000
 """How many messages the server stores together or not at all; it has no setting for that."""
@@ -54,6 +54,8 @@ class Writer:
 
     link: Link
     stream: str
+    longest: int | None = None
+    """How many bytes of a message the stream takes, headers among them; None when it does not mind."""
 
     async def write(self, message: Message) -> Stored:
         """Store *message*, unless the stream has one with its id."""
@@ -116,15 +118,18 @@ class Writer:
         return {"Nats-Msg-Id": message.id, "Nats-Expected-Stream": self.stream, "Content-Type": CONTENT_TYPE}
 
     def _check(self, messages: Sequence[Message]) -> None:
-        longest = self.link.max_payload - HEADERS
-        if any(len(message.payload) > longest for message in messages):
-            raise InvalidInput(
-                f"{self.link.where} takes events of at most {longest:,} bytes; its max_payload could be higher"
-            )
+        longest, what = self.link.max_payload, "its max_payload"
+        if self.longest is not None and self.longest < longest:
+            longest, what = self.longest, "the stream's max_msg_size"
+        if any(len(message.payload) > longest - HEADERS for message in messages):
+            most = f"{self.link.where} takes events of at most {longest - HEADERS:,} bytes"
+            raise InvalidInput(f"{most}; {what} could be higher")
 
     def _refusal(self, error: Refused) -> AgentboxError:
         if error.code == TOO_LARGE:
             return self._too_many(str(error))
+        if error.code == TOO_LONG:  # the stream was changed since: no use to try again
+            return InvalidInput(f"{self.link.where}: the event cannot be kept: {error}")
         return AdapterUnavailable(f"{self.link.where}: the event cannot be kept: {error}")
 
     def _too_many(self, what: str) -> InvalidInput:

@@ -138,6 +138,8 @@ class NatsEvents(BaseAdapter, Events):
         )
         replicas = found["num_replicas"]
         await ensured(self._link, *cursor_stream(config.stream, config.subject, replicas=replicas))
+        longest = found.get("max_msg_size", -1)
+        self._writer = Writer(self._link, config.stream, longest if longest > 0 else None)
         self.dedupe_window_seconds = found["duplicate_window"] / 1e9
         self.durability = "quorum" if replicas > 1 else "fsync" if config.server_sync == "always" else "os"
 
