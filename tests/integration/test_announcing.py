@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import attrs
 import jsonschema  # type: ignore[import-untyped]
 import pytest
@@ -169,6 +170,23 @@ class TestBeads:
             events = await until(one, 50, "agentbox.bead.created")
 
         assert sorted(str(event.subject) for event in events) == sorted(bead.id for bead in made)
+
+    async def test_times_are_told_in_utc_whatever_the_servers_zone_is(self, postgres: Postgres, write: Write) -> None:
+        db: Any = await asyncpg.connect(postgres.dsn)
+        role = f"ROLE {postgres.user} IN DATABASE postgres"
+        await db.execute(f"ALTER {role} SET timezone = 'Asia/Kolkata'")
+        try:
+            path = write(postgres.manifest().replace("[adapters]", '[adapters]\nevents = "local-jsonl"'))
+            async with agentbox.open_app(path) as app:
+                epic = await app.adapters.beads.create_epic(title="Ship it")
+                held = await app.adapters.beads.claim(epic.id, actor="ada", lease_seconds=60)
+                (told,) = await until(app, 1, "agentbox.bead.claimed")
+        finally:
+            await db.execute(f"ALTER {role} RESET timezone")
+            await db.close()
+
+        assert held.lease_expires_at is not None
+        assert told.data["lease_expires_at"] == held.lease_expires_at.isoformat().replace("+00:00", "Z")
 
     async def test_with_events_off_nothing_is_written_down(self, write: Write, tmp_path: Path) -> None:
         for text in (LOCAL.replace("local-jsonl", "off"), LOCAL + "[adapters_policy]\nannounce = false\n"):

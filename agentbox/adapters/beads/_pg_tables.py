@@ -89,7 +89,8 @@ MIGRATIONS = (VERSION_1, VERSION_2)
 
 # Every statement has an index that it should walk. Left to itself the server chooses another way while it has not yet
 # counted a table that grows, and keeps to its choice for as long as the statement is prepared.
-SESSION = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+# And moments that the server writes into a fact are in UTC, whatever the server's zone is.
+SESSION = {"enable_seqscan": "off", "enable_bitmapscan": "off", "timezone": "UTC"}
 
 COLUMNS = (
     "bead.id, bead.uid, bead.kind, bead.title, bead.description, bead.status, bead.priority, bead.parent, bead.tags,"
