@@ -24,7 +24,8 @@ class Carrier:
     Empties the outbox whenever the store rings, and looks into it every second for what other processes put there.
 
     A letter is given again until it was delivered, and has the same id each time, so that the log keeps it once. Of
-    several apps on one store one carries; the others wait until it leaves, or has been silent for as long as its lease.
+    several apps on one store one carries; the others wait until it leaves, which it also does when it cannot deliver,
+    or has been silent for as long as its lease.
     """
 
     def __init__(self, slot: Slot, delivery: Delivery, *, name: str) -> None:
@@ -50,6 +51,7 @@ class Carrier:
         try:
             while letters := await outbox.outbox_next(carrier=self._name, delivered=delivered, limit=BATCH):
                 if not await self._delivery.deliver([letter.event for letter in letters]):
+                    await outbox.outbox_leave(carrier=self._name)  # somebody else's log may be well
                     return False
                 delivered = [letter.number for letter in letters]
         except Exception as error:  # whatever it is, the carrier must go on

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
@@ -187,6 +188,20 @@ class TestBeads:
 
         assert held.lease_expires_at is not None
         assert told.data["lease_expires_at"] == held.lease_expires_at.isoformat().replace("+00:00", "Z")
+
+    async def test_an_app_whose_log_is_away_lets_another_carry(
+        self, manifest: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        empty = _announcing_beads.Carrier.empty
+        monkeypatch.setattr(_announcing_beads.Carrier, "empty", _nothing)
+        async with agentbox.open_app(manifest) as app:
+            await app.adapters.beads.create_epic(title="Ship it")
+            slot: Any = SimpleNamespace(adapter=app.adapters.beads)
+            away: Any = _Moody()
+            lame = _announcing_beads.Carrier(slot, Delivery(away), name="lame")
+
+            assert not await empty(lame)
+            assert len(await slot.adapter.adapter.outbox_next(carrier="well")) == 1
 
     async def test_with_events_off_nothing_is_written_down(self, write: Write, tmp_path: Path) -> None:
         for text in (LOCAL.replace("local-jsonl", "off"), LOCAL + "[adapters_policy]\nannounce = false\n"):
