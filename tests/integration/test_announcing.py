@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,24 @@ class TestBeads:
 
             assert not await empty(lame)
             assert len(await slot.adapter.adapter.outbox_next(carrier="well")) == 1
+
+    async def test_a_clock_that_went_back_keeps_no_outbox_shut(
+        self, manifest: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_announcing_beads.Carrier, "empty", _nothing)
+        async with agentbox.open_app(manifest) as app:
+            await app.adapters.beads.create_epic(title="Ship it")
+            beads: Any = app.adapters.beads
+            if beads.adapter.impl == "local-sqlite":
+                far = int(time.time() + 86_400) * 1_000_000
+                await beads.adapter._db.write(
+                    lambda db: db.execute("INSERT INTO carrier VALUES (1, 'gone', ?)", (far,))
+                )
+            else:
+                take = "INSERT INTO carrier (name, until) VALUES ('gone', now() + interval '1 day')"
+                await beads.adapter._db.write(lambda db: db.execute(take))
+
+            assert len(await beads.adapter.outbox_next(carrier="next")) == 1
 
     async def test_with_events_off_nothing_is_written_down(self, write: Write, tmp_path: Path) -> None:
         for text in (LOCAL.replace("local-jsonl", "off"), LOCAL + "[adapters_policy]\nannounce = false\n"):

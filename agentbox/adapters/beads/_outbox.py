@@ -20,9 +20,11 @@ Tell = Callable[[sqlite3.Connection, int, str, Fact], None]
 """Write down a fact: the connection, the moment, the bead's id, the fact."""
 
 _SAY = "INSERT INTO outbox (type, subject, at, session_id, execution_id, data) VALUES (?, ?, ?, ?, ?, ?)"
+# A lease that ends later than any could was taken before the clock went back.
 _TAKE = """
 INSERT INTO carrier (one, name, until) VALUES (1, ?1, ?2)
-ON CONFLICT (one) DO UPDATE SET name = ?1, until = ?2 WHERE name = ?1 OR until <= ?3 RETURNING 1
+ON CONFLICT (one) DO UPDATE SET name = ?1, until = ?2
+WHERE name = ?1 OR until <= ?3 OR until - ?2 > ?2 - ?3 RETURNING 1
 """
 _UNSENT = "SELECT n, uid, type, subject, at, session_id, execution_id, data FROM outbox ORDER BY n LIMIT ?"
 

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["leave", "tell", "tell_merged", "trim", "unsent"]
 
 _SAY = "INSERT INTO outbox (type, subject, session_id, execution_id, data) VALUES ($1, $2, $3, $4, $5)"
+# A lease that ends later than any could was taken before the clock went back.
 _TAKE = f"""
 INSERT INTO carrier (name, until) VALUES ($1, now() + interval '{OUTBOX_LEASE_SECONDS} seconds')
 ON CONFLICT (one) DO UPDATE SET name = excluded.name, until = excluded.until
-WHERE carrier.name = excluded.name OR carrier.until <= now() RETURNING true
+WHERE carrier.name = excluded.name OR carrier.until <= now()
+    OR carrier.until - excluded.until > interval '{OUTBOX_LEASE_SECONDS} seconds' RETURNING true
 """
 _UNSENT = "SELECT n, uid, type, subject, at, session_id, execution_id, data FROM outbox ORDER BY n LIMIT $1"
 
