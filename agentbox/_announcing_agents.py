@@ -112,6 +112,7 @@ class _Notes:
         return self._ids
 
     def add(self, ids: Sequence[str]) -> None:
+        self._ids.update(ids)  # so that a file that cannot be written has nothing told again every second
         with self._path.open("ab+") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(0, end - 1))

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,13 +23,15 @@ import pytest
 
 import agentbox
 from agentbox import _announcing_beads, context, recovery
+from agentbox._announcing_agents import Agents
 from agentbox._announcing_delivery import Delivery
 from agentbox.adapters.beads import _outbox
 from agentbox.adapters.beads._facts import Caller
 from agentbox.app import App
+from agentbox_contracts.contract import Page
 from agentbox_contracts.errors import AdapterUnavailable, AlreadyClaimed, InvalidInput
 from agentbox_contracts.events import Event
-from agentbox_contracts.orchestrator import AgentSpec
+from agentbox_contracts.orchestrator import Agent, AgentSpec
 from agentbox_contracts.schema import vocabulary_schema
 from agentbox_contracts.vocabulary import VOCABULARY, BeadDeleted
 from tests.servers.host import host
@@ -387,6 +390,24 @@ class TestOthers:
 
         assert {event.id for event in told} <= set(notes.read_text().split("\n"))
 
+    async def test_what_was_told_is_not_told_again_though_it_cannot_be_noted(self, tmp_path: Path) -> None:
+        now = datetime.now(UTC)
+        agent = Agent(id="ag-1", status="exited", command="/bin/true", created_at=now, started_at=now, ended_at=now)
+
+        async def list_agents(**_: object) -> Page[Agent]:
+            return Page(items=[agent], next=None)
+
+        orchestrator = SimpleNamespace(enabled=True, impl="fake", list_agents=list_agents)
+        slot: Any = SimpleNamespace(
+            adapter=SimpleNamespace(adapter=orchestrator), choice=SimpleNamespace(impl="local-process-manager")
+        )
+        log: Any = _Moody(is_away=False)
+        agents = Agents(slot, Delivery(log), tmp_path / "no folder" / "announced-agents")
+        for _ in range(3):
+            await agents.look()
+
+        assert len(log.kept) == 2
+
     async def test_an_app_says_that_it_closes_also_when_its_beads_fail(self, write: Write) -> None:
         async def lost(**_: object) -> None:
             raise AdapterUnavailable("the store is away")
@@ -430,14 +451,14 @@ class TestOthers:
 
 
 class _Moody:
-    """An events slot that is away for the first single event, and never takes the one that is too long."""
+    """An events slot that *is_away* for the first event, and never takes the one that is too long."""
 
     enabled = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_away: bool = True) -> None:
         self.adapter = self
         self.kept: list[str | None] = []
-        self._is_away = True
+        self._is_away = is_away
 
     async def dispatch_many(self, events: list[Event]) -> None:
         if any(event.id == "too long" for event in events):
