@@ -127,6 +127,18 @@ async def test_what_the_endpoint_refuses_is_set_aside(server: Endpoint, tmp_path
     assert "1 events were refused" in health.reason
 
 
+async def test_an_event_that_was_damaged_in_the_spool_stands_in_nobodys_way(server: Endpoint, tmp_path: Path) -> None:
+    server.answers = [(503, "not now")] * 20
+    async with open_slot(manifest(server), "events", folder=tmp_path) as adapter:
+        await adapter.dispatch_many([event(number) for number in range(3)])
+    (segment,) = (tmp_path / "events-spool").glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes().replace(b'"id":"1"', b'"id":???'))
+
+    server.answers, server.sent = [(202, "")], []
+    async with open_slot(manifest(server), "events", folder=tmp_path):
+        assert [each["id"] for each in await taken(server, 2)] == ["0", "2"]
+
+
 async def test_there_is_nothing_to_read_at_an_endpoint(server: Endpoint, tmp_path: Path) -> None:
     async with open_slot(manifest(server), "events", folder=tmp_path) as adapter:
         assert adapter.capabilities == frozenset()

@@ -220,6 +220,23 @@ async def test_an_event_that_the_host_refuses_stands_in_nobodys_way(tmp_path: Pa
     assert "1 events were refused" in health.reason
 
 
+@pytest.mark.parametrize("damage", [b"?", b'{"seq":3,\xff'], ids=["no event at all", "not JSON"])
+async def test_a_damaged_event_stands_in_nobodys_way(served: Host, tmp_path: Path, damage: bytes) -> None:
+    await asyncio.to_thread(served.kill)
+    async with opened(served, tmp_path) as adapter:
+        await adapter.dispatch_many(events(5))
+    (segment,) = (tmp_path / "spool").glob("*.jsonl")
+    lines = segment.read_bytes().splitlines(keepends=True)
+    lines[2] = damage + b"?" * (len(lines[2]) - len(damage) - 1) + b"\n"
+    segment.write_bytes(b"".join(lines))
+
+    served.start()
+    async with opened(served, tmp_path) as adapter:
+        assert [event.id for event in await arrived(adapter, 4)] == ["0", "1", "3", "4"]
+    (line,) = (tmp_path / "spool" / "refused.jsonl").read_text().splitlines()
+    assert "not JSON" in json.loads(line)["refused"]
+
+
 async def _degraded(adapter: Any) -> Any:
     health = await adapter.health()
     return health if health.state == "degraded" else None

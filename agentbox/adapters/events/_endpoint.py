@@ -53,5 +53,8 @@ class Endpoint(Client):
 
 def _cloud(body: bytes) -> bytes:
     """An event of the spool by the names that CloudEvents allows."""
-    members = msgspec.json.decode(body)
+    try:
+        members = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the event was damaged in the spool and is not JSON: {error}") from None
     return msgspec.json.encode({RENAMED.get(name, name): value for name, value in members.items()})

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import attrs
+import msgspec
 
 from agentbox.adapters._lane import Job
 from agentbox.adapters.events import _files, _head, _segments
@@ -144,7 +145,7 @@ class Spool:
 
     def set_aside(self, body: bytes, reason: str) -> None:
         """Keep an event that the host refused beside the spool, durably, with what the host said."""
-        line = b'{"refused":%b,"event":%b}\n' % (encode(reason), body)
+        line = b'{"refused":%b,"event":%b}\n' % (encode(reason), _as_json(body))
         descriptor = os.open(self.folder / REFUSED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, line)
@@ -225,5 +226,14 @@ def _size(drafts: list[Draft]) -> int:
 
 
 def _body_of(line: bytes) -> bytes:
-    """The event in a line of the spool, without the place it has there."""
-    return b"{%b}" % line[line.index(b",") + 1 : len(line) - END_LENGTH]
+    """The event in a line of the spool, without the place it has there; of a damaged line, what nobody will take."""
+    return b"{%b}" % line[line.find(b",") + 1 : len(line) - END_LENGTH]
+
+
+def _as_json(body: bytes) -> bytes:
+    """*body*, or when it was damaged and is none, a text of what is left of it."""
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return encode(body.decode(errors="replace"))
+    return body
