@@ -11,6 +11,7 @@ from typing import cast
 
 from agentbox._announcing_delivery import Delivery
 from agentbox.resolver import Slot
+from agentbox_contracts.context import fitting
 from agentbox_contracts.contract import Instant
 from agentbox_contracts.errors import NotFound
 from agentbox_contracts.events import Event
@@ -152,7 +153,7 @@ def _event(agent: Agent, fact: Fact, at: Instant | None) -> Event:
         source=source_of(fact.type),
         subject=agent.id,
         time=at,
-        session_id=agent.session_id,
-        execution_id=agent.execution_id,
+        session_id=fitting(agent.session_id),
+        execution_id=fitting(agent.execution_id),
         data=data_of(fact),
     )

@@ -193,6 +193,15 @@ class TestBeads:
         assert held.lease_expires_at is not None
         assert told.data["lease_expires_at"] == held.lease_expires_at.isoformat().replace("+00:00", "Z")
 
+    @pytest.mark.parametrize("strange", ["s" * 201, "\ud800"])
+    async def test_a_strange_session_fails_no_call_and_hides_no_fact(self, manifest: Path, strange: str) -> None:
+        async with agentbox.open_app(manifest) as app:
+            with context.bound(session=strange):
+                epic = await app.adapters.beads.create_epic(title="Ship it")
+            (told,) = await until(app, 1, "agentbox.bead.*")
+
+        assert (told.subject, told.session_id) == (epic.id, None)
+
     async def test_an_app_whose_log_is_away_lets_another_carry(
         self, manifest: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -389,6 +398,14 @@ class TestOthers:
             told = await until(app, 2, "agentbox.agent.*")
 
         assert {event.id for event in told} <= set(notes.read_text().split("\n"))
+
+    async def test_agents_of_a_strange_session_are_told(self, write: Write) -> None:
+        async with agentbox.open_app(write(LOCAL)) as app:
+            with context.bound(session="s" * 201):
+                agent = await app.adapters.orchestrator.spawn(AgentSpec(command="/bin/true"))
+            told = await until(app, 2, "agentbox.agent.*")
+
+        assert [(event.subject, event.session_id) for event in told] == [(agent.id, None)] * 2
 
     async def test_what_was_told_is_not_told_again_though_it_cannot_be_noted(self, tmp_path: Path) -> None:
         now = datetime.now(UTC)

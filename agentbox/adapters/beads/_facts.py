@@ -8,7 +8,7 @@ import attrs
 
 from agentbox.adapters.beads._plan import Plan
 from agentbox_contracts.beads import Bead
-from agentbox_contracts.context import execution_id, session_id
+from agentbox_contracts.context import execution_id, fitting, session_id
 from agentbox_contracts.vocabulary import (
     BeadClaimed,
     BeadClosed,
@@ -23,8 +23,6 @@ from agentbox_contracts.vocabulary import (
 
 __all__ = ["Caller", "claimed", "closed", "created", "depends", "merged", "released", "renewed"]
 
-LONGEST_ID = 200
-
 
 @attrs.frozen
 class Caller:
@@ -36,11 +34,7 @@ class Caller:
     @classmethod
     def now(cls) -> Caller:
         """Whoever is calling, as the context has it."""
-        return cls(_fitting(session_id.get()), _fitting(execution_id.get()))
-
-
-def _fitting(value: str | None) -> str | None:
-    return value if value and len(value) <= LONGEST_ID and "\0" not in value else None
+        return cls(fitting(session_id.get()), fitting(execution_id.get()))
 
 
 def created(bead: Bead) -> BeadCreated:

@@ -22,7 +22,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from agentbox_contracts.context import execution_id, session_id
+from agentbox_contracts.context import execution_id, fitting, session_id
 from agentbox_contracts.errors import AdapterFailed, InvalidInput
 from agentbox_contracts.events import Event, Receipt
 
@@ -130,7 +130,7 @@ def drafts_of(events: Sequence[Event], ids: Iterator[str], now: datetime) -> lis
     Raises:
         InvalidInput: One brings what only the log may give, or cannot be written down.
     """
-    session, execution = session_id.get(), execution_id.get()
+    session, execution = fitting(session_id.get()), fitting(execution_id.get())
     stored: list[_Stored] = []
     for event in events:
         if event.seq is not None or event.prev_hash is not None or event.hash is not None:

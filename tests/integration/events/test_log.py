@@ -18,6 +18,7 @@ from agentbox.adapters.events import _files, _head, _segments
 from agentbox.adapters.events._verify import verified
 from agentbox.adapters.events.local_jsonl import JsonlEvents, JsonlSettings
 from agentbox.app import open_app
+from agentbox.context import bound
 from agentbox_contracts.errors import AdapterFailed, AdapterUnavailable, InvalidInput
 from agentbox_contracts.events import Event
 
@@ -254,6 +255,18 @@ async def test_a_line_that_swallowed_the_next_is_not_passed_over(tmp_path: Path,
 
         with pytest.raises(AdapterFailed, match="seq 7, and seq 6 was to come: a line is missing"):
             await events.read(after=5)
+
+
+@pytest.mark.parametrize("strange", ["s" * 201, "\ud800", ""])
+async def test_an_id_of_the_caller_that_no_event_can_carry_is_left_out(
+    tmp_path: Path, clock: Clock, strange: str
+) -> None:
+    async with opened(tmp_path, clock) as events:
+        with bound(session=strange, execution="e" * 200):
+            await events.dispatch(event())
+        (found,) = await events.read()
+
+    assert (found.session_id, found.execution_id) == (None, "e" * 200)
 
 
 async def test_a_rare_type_is_found_in_a_few_readings(
