@@ -20,7 +20,7 @@ from msgspec.structs import fields
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from agentbox.adapters._retry import Retries, pause
-from agentbox_contracts.context import execution_id, session_id
+from agentbox_contracts.context import execution_id, fitting, session_id
 from agentbox_contracts.contract import Contract, Method, Secret, Settings
 from agentbox_contracts.errors import (
     AdapterDisabled,
@@ -236,8 +236,10 @@ class Client:
         headers = {"Agentbox-Contract": self._contract.version}
         if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
-        for name, value in (("Agentbox-Session-Id", session_id.get()), ("Agentbox-Execution-Id", execution_id.get())):
-            if value is not None and value.isascii():
+        for name, given in (("Agentbox-Session-Id", session_id.get()), ("Agentbox-Execution-Id", execution_id.get())):
+            value = fitting(given) or ""
+            # Others are no value of a header, or not one that comes through as it was.
+            if value and value == value.strip() and value.isascii() and value.isprintable():
                 headers[name] = value
         _propagator.inject(headers)
         return headers

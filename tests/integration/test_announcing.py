@@ -399,9 +399,10 @@ class TestOthers:
 
         assert {event.id for event in told} <= set(notes.read_text().split("\n"))
 
-    async def test_agents_of_a_strange_session_are_told(self, write: Write) -> None:
+    @pytest.mark.parametrize("strange", ["s" * 201, "a\0b", "\ud800"], ids=["long", "NUL", "surrogate"])
+    async def test_agents_of_a_strange_session_are_told(self, write: Write, strange: str) -> None:
         async with agentbox.open_app(write(LOCAL)) as app:
-            with context.bound(session="s" * 201):
+            with context.bound(session=strange):
                 agent = await app.adapters.orchestrator.spawn(AgentSpec(command="/bin/true"))
             told = await until(app, 2, "agentbox.agent.*")
 

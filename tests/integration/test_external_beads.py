@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentbox.context import bound
 from agentbox.testing import open_slot
 from agentbox_contracts.beads import Bead
 from agentbox_contracts.errors import AdapterUnavailable, NotFound
@@ -47,6 +48,12 @@ async def unheard(proxy: faults.Proxy, call: Callable[[], Awaitable[Bead]]) -> B
     """What comes of *call* when its first answer is cut off."""
     await proxy.truncate(10)
     return await call()
+
+
+@pytest.mark.parametrize("strange", ["a\nb", " a", "a\0b", "\x7f", "s" * 201, "\ud800"])
+async def test_a_session_that_no_header_can_carry_fails_no_call(other: Any, strange: str) -> None:
+    with bound(session=strange):
+        assert (await other.create_epic(title="Ship it")).id
 
 
 async def test_a_release_without_a_fence_does_not_take_the_bead_from_the_next_holder(

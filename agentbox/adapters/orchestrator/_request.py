@@ -10,7 +10,7 @@ import attrs
 
 from agentbox.adapters.orchestrator._environment import environment
 from agentbox.adapters.orchestrator._records import Record
-from agentbox_contracts.context import execution_id, session_id
+from agentbox_contracts.context import execution_id, fitting, session_id
 from agentbox_contracts.errors import SpawnError
 from agentbox_contracts.orchestrator import AgentSpec, Limits, SandboxName
 
@@ -46,8 +46,8 @@ def draft(spec: AgentSpec) -> Record:
         cwd=cwd,
         name=spec.name,
         bead_id=spec.bead_id,
-        session_id=session_id.get(),
-        execution_id=execution_id.get(),
+        session_id=fitting(session_id.get()),
+        execution_id=fitting(execution_id.get()),
         stdin=spec.stdin,
         env_names=tuple(sorted(spec.env)),
         created_at=time.time(),
