@@ -100,6 +100,8 @@ def _limit(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"there is no limit {name!r}; known: {', '.join(known)}")
     kind = name.rpartition("_")[2]
     amount = _amount(value, kind if kind in UNITS else "")
+    if kind != "seconds" and amount != int(amount):
+        raise argparse.ArgumentTypeError(f"{name} is a whole number, and {value!r} is none")
     return name, amount if kind == "seconds" else int(amount)
 
 

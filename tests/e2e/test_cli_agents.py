@@ -147,6 +147,7 @@ def test_kill_all_ends_all_that_are_alive(agents: Agents) -> None:
     [
         (("spawn",), "COMMAND"),
         (("spawn", "--limit", "wall=3", "x"), "wall_seconds"),
+        (("spawn", "--limit", "processes=1.7", "x"), "a whole number"),
         (("spawn", "--limit", "memory_bytes=3x", "x"), "with k, m, g or nothing"),
         (("spawn", "--env", "NOT_SET_HERE", "x"), "NOT_SET_HERE=VALUE"),
         (("spawn", "--wait", "--follow", "x"), "not allowed with"),

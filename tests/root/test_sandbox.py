@@ -117,6 +117,34 @@ async def test_agents_and_keeper_are_out_of_its_reach_also_in_its_workspace(work
         await manager.disconnect()
 
 
+REACH = """
+import json, os, socket, sys
+for path in sys.argv[1:]:
+    line = socket.socket(socket.AF_UNIX)
+    os.chdir(os.path.dirname(path))  # a path may have 107 bytes only
+    line.connect(os.path.basename(path))
+    line.sendall(json.dumps({"n": 1, "op": "terminate", "grace_seconds": 0}).encode() + b"\\n")
+    print(json.loads(line.recv(65536))["message"])
+"""
+
+
+async def test_agents_and_keeper_of_another_folder_do_not_listen_to_it(
+    manager: LocalProcessManager, workspace: Path
+) -> None:
+    other = await opened(workspace / "other", sandbox="none")
+    try:
+        sleeper = await other.spawn(AgentSpec(command="sleep", args=("600",)))
+        sockets = [str(path) for path in sorted((workspace / "other").rglob("*.sock"))]
+        assert len(sockets) == 2
+        program = AgentSpec(command="/usr/bin/python3", args=("-S", "-c", REACH, *sockets), cwd=str(workspace))
+        said, code = await output(manager, program)
+        assert (said.count("listens to nobody in a sandbox"), code) == (2, 0), said
+        assert (await other.status(sleeper.id)).is_alive
+        assert not (await other.terminate(sleeper.id, grace_seconds=0)).is_alive
+    finally:
+        await other.disconnect()
+
+
 async def test_input_environment_and_exit_are_as_without(manager: LocalProcessManager, workspace: Path) -> None:
     spec = shell('read line; echo "$line $GIVEN $AGENTBOX_BEAD_ID"; ls /proc/self/fd | wc -l; exit 9', workspace)
     agent = await manager.spawn(

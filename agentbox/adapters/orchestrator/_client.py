@@ -198,6 +198,8 @@ class KeeperClient:
             raise AdapterUnavailable(f"the keeper of {self._folder} could not be started: {reason or said}")
 
     def _check(self, hello: Answer) -> None:
+        if "error" in hello:
+            raise AdapterUnavailable(str(hello.get("message")))
         if hello.get("protocol") != PROTOCOL:
             raise AdapterUnavailable(
                 f"the keeper of {self._folder} (pid {hello.get('pid')}) speaks protocol {hello.get('protocol')}, this "

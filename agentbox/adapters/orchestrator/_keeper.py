@@ -33,7 +33,7 @@ if TYPE_CHECKING or __package__:
     from agentbox.adapters.orchestrator import _child, _files, _proc, _remains, _supervisor
     from agentbox.adapters.orchestrator._burials import Burials, is_started, living, note, supervisor_of
     from agentbox.adapters.orchestrator._children import Child
-    from agentbox.adapters.orchestrator._lines import Lines, listen
+    from agentbox.adapters.orchestrator._lines import STRANGER, Lines, is_stranger, listen
     from agentbox.adapters.orchestrator._turns import Turns
 else:
     import _child
@@ -43,7 +43,7 @@ else:
     import _supervisor
     from _burials import Burials, is_started, living, note, supervisor_of
     from _children import Child
-    from _lines import Lines, listen
+    from _lines import STRANGER, Lines, is_stranger, listen
     from _turns import Turns
 
 __all__ = ["PROTOCOL", "SOCKET", "main"]
@@ -135,7 +135,7 @@ class Keeper:
             connection, _ = self._listener.accept()
         except OSError:
             return
-        self._clients[connection.fileno()] = Lines(connection, self._behind)
+        self._clients[connection.fileno()] = Lines(connection, self._behind, is_stranger(connection))
         self._epoll.register(connection.fileno(), select.EPOLLIN)
 
     def _listen_to(self, descriptor: int) -> None:
@@ -163,6 +163,9 @@ class Keeper:
         self._turns.gone(client)
 
     def _answer(self, client: Lines, request: Request) -> None:
+        if client.is_stranger:
+            client.answer(request, error="unavailable", message=f"the keeper does not answer: {STRANGER}")
+            return
         try:
             self._do(client, request)
         except OSError as error:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 
-__all__ = ["LIMIT", "Lines", "listen"]
+TYPE_CHECKING = False
+if TYPE_CHECKING or __package__:
+    from agentbox.adapters.orchestrator import _files
+else:
+    import _files
+
+__all__ = ["LIMIT", "STRANGER", "Lines", "is_stranger", "listen"]
 
 LIMIT = 32 * 1024 * 1024
 """The longest request, in bytes: several times what the kernel takes as arguments and environment."""
+
+STRANGER = "it listens to nobody in a sandbox or container of its own; processes there have other numbers than here"
 
 
 class Lines:
@@ -19,8 +28,9 @@ class Lines:
     see to them: they have something waiting, or their client is gone.
     """
 
-    def __init__(self, connection: socket.socket, behind: set[Lines] | None = None) -> None:
+    def __init__(self, connection: socket.socket, behind: set[Lines] | None = None, is_stranger: bool = False) -> None:
         connection.setblocking(False)
+        self.is_stranger = is_stranger
         self.socket = connection
         self.number = connection.fileno()
         self.is_open = True
@@ -92,6 +102,23 @@ class Lines:
             self.close()
             return []
         return requests
+
+
+def is_stranger(connection: socket.socket) -> bool:
+    """
+    Whether the other end is in a PID namespace other than ours, or not there any more.
+
+    The folders of agents may be visible in there, and whoever could use them would start and end what is outside.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):
+        return False  # no Linux, no such namespaces
+    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    status = _files.read_bytes(f"/proc/{pid}/status") if pid else None
+    if status is None:
+        return True
+    # A number for each namespace that it is in, from ours on.
+    numbers = [line.split()[1:] for line in status.splitlines() if line.startswith(b"NSpid:")]
+    return bool(numbers) and len(numbers[0]) > 1
 
 
 def listen(name: str) -> socket.socket:

@@ -21,7 +21,7 @@ if TYPE_CHECKING or __package__:
     from agentbox.adapters.orchestrator import _child, _files, _proc
     from agentbox.adapters.orchestrator._input import Input
     from agentbox.adapters.orchestrator._limits import GENTLE, Limits
-    from agentbox.adapters.orchestrator._lines import Lines, listen
+    from agentbox.adapters.orchestrator._lines import STRANGER, Lines, is_stranger, listen
     from agentbox.adapters.orchestrator._remains import LOCK, signal_name
     from agentbox.adapters.orchestrator._sandbox import PROCESSES
 else:
@@ -30,7 +30,7 @@ else:
     import _proc
     from _input import Input
     from _limits import GENTLE, Limits
-    from _lines import Lines, listen
+    from _lines import STRANGER, Lines, is_stranger, listen
     from _remains import LOCK, signal_name
     from _sandbox import PROCESSES
 
@@ -238,11 +238,13 @@ class Supervisor:
             connection, _ = self._listener.accept()
         except OSError:
             return
-        self._clients[connection.fileno()] = Lines(connection)
+        self._clients[connection.fileno()] = Lines(connection, is_stranger=is_stranger(connection))
         self._poll.register(connection, select.POLLIN)
 
     def _handle(self, client: Lines, request: dict[str, object]) -> None:
         match request.get("op"):
+            case _ if client.is_stranger:
+                client.answer(request, error="unavailable", message=f"the supervisor does not answer: {STRANGER}")
             case "ping":
                 client.answer(request, pid=self._pid)
             case "send":

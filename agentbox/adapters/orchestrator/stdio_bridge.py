@@ -150,7 +150,10 @@ class Bridge:
         return peer
 
     def _environment(self) -> dict[str, str]:
-        depth = int(os.environ.get(DEPTH) or 0) + 1
+        told = os.environ.get(DEPTH) or "0"
+        if not told.isdecimal():
+            raise BootError(f"{DEPTH} is {told!r}, and agentbox sets it to a number: unset it")
+        depth = int(told) + 1
         if depth > DEEPEST:
             raise BootError(
                 f"{depth} bridges stand behind each other, and {DEEPEST} are allowed; does one lead to itself?"

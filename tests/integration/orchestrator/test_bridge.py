@@ -184,9 +184,14 @@ async def test_a_capability_that_the_peer_lacks_is_refused(bridge: Text, tmp_pat
             await agents.send("ag-1", b"x")
 
 
-async def test_bridges_that_lead_to_themselves_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGENTBOX_BRIDGE_DEPTH", "4")
-    with pytest.raises(AdapterUnavailable, match="5 bridges stand behind each other"):
+@pytest.mark.parametrize(
+    ("depth", "told"), [("4", "5 bridges stand behind each other"), ("deep", "sets it to a number: unset it")]
+)
+async def test_bridges_that_lead_to_themselves_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: str, told: str
+) -> None:
+    monkeypatch.setenv("AGENTBOX_BRIDGE_DEPTH", depth)
+    with pytest.raises(AdapterUnavailable, match=told):
         async with open_slot('[adapters]\norchestrator = "stdio-bridge"\n', "orchestrator", folder=tmp_path):
             pass
 
