@@ -23,7 +23,7 @@ import re
 import sys
 from pathlib import Path
 
-NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.(\d{4,9})\.jsonl")
+NAME = re.compile(r"(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))\.(\d{4,9})\.jsonl")
 BEGIN = re.compile(rb'\{"seq":([1-9][0-9]{0,18}),')
 END = re.compile(rb',"prev_hash":"([0-9a-f]{64})","hash":"([0-9a-f]{64})"\}')
 END_LENGTH = 154

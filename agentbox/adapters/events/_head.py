@@ -74,7 +74,7 @@ def read_head(descriptor: int, last: Written | None = None) -> Head | None:
         if not record:
             return None
         text, _, checksum = record.strip().rpartition(b" ")
-        if checksum == b"%08x" % crc32(text):
+        if text and checksum == b"%08x" % crc32(text):
             break
     else:
         return None

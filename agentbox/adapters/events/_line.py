@@ -11,7 +11,7 @@ import gc
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -215,7 +215,7 @@ def _receipts(drafts: list[Draft], first: int, hashes: list[str]) -> list[Receip
     if len(drafts) < FEW:
         numbered = zip(drafts, count(first), hashes, strict=False)
         return [Receipt(id=draft.id, seq=seq, hash=digest, durability="fsync") for draft, seq, digest in numbered]
-    columns = (map(_id_of, drafts), count(first), hashes, repeat("fsync"), repeat(False))
+    columns: tuple[Iterable[Any], ...] = (map(_id_of, drafts), count(first), hashes, repeat("fsync"), repeat(False))
     with _no_collection():
         receipts = list(map(Receipt.__new__, repeat(Receipt, len(drafts))))
     for fill, column in zip(_fills, columns, strict=True):

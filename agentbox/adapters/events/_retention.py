@@ -59,7 +59,7 @@ class Retention:
         total = sum(sizes.values())
         for segment in existing:
             ended = datetime.combine(_segments.day_of(segment), time.max, UTC)
-            if self._days is not None and ended + timedelta(days=self._days) < now:
+            if self._days is not None and ended < now - timedelta(days=self._days):
                 found.append((segment, "age"))
             elif self._size is not None and total > self._size:
                 found.append((segment, "size"))

@@ -28,7 +28,8 @@ __all__ = [
     "torn_name",
 ]
 
-NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.(\d{4,9})\.jsonl")
+NAME = re.compile(r"(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))\.(\d{4,9})\.jsonl")
+"""One of the 31st of February is somebody else's, comes in its place, and counts as of the last day there is."""
 STEP = 4096
 CHUNK = 1 << 20
 
@@ -52,7 +53,10 @@ def names(folder: Path) -> list[str]:
 
 def day_of(name: str) -> date:
     """The day on which the segment was begun."""
-    return date.fromisoformat(name[:10])
+    try:
+        return date.fromisoformat(name[:10])
+    except ValueError:
+        return date.max
 
 
 def next_name(existing: list[str], today: date) -> str:

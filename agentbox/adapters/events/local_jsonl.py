@@ -53,7 +53,7 @@ class JsonlSettings(Settings):
     path: Path = Path("events")
     segment_bytes: Annotated[int, Meta(ge=4096, le=1 << 40)] = 64 << 20
     dedupe_window: Annotated[int, Meta(ge=0, le=10_000_000)] = 100_000
-    retain_days: Annotated[float, Meta(gt=0)] | None = None
+    retain_days: Annotated[float, Meta(gt=0, le=36_525)] | None = None
     retain_bytes: Annotated[int, Meta(ge=4096)] | None = None
     busy_timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 

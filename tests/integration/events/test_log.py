@@ -108,6 +108,17 @@ async def test_segments_go_by_day_and_size_and_never_back(tmp_path: Path, clock:
     assert (verdict.ok, verdict.verified) == (True, 48)
 
 
+@pytest.mark.parametrize("name", ["9999-99-99.0001.jsonl", "2026-02-31.0001.jsonl"])
+async def test_a_file_of_no_day_there_is_stops_nobody(tmp_path: Path, clock: Clock, name: str) -> None:
+    async with opened(tmp_path, clock, segment_bytes=4096, retain_days=3) as events:
+        await events.dispatch(event(0))
+        (tmp_path / name).touch()
+        for number in range(1, 25):
+            await events.dispatch(event(number))
+        assert [found.seq for found in await events.read(limit=30)] == list(range(1, 26))
+        assert (await events.verify()).ok
+
+
 @pytest.mark.parametrize("has_restarted", [False, True], ids=["process", "machine"])
 async def test_a_torn_line_is_set_aside_and_told(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture, has_restarted: bool
@@ -411,5 +422,7 @@ async def test_the_head_is_believed_only_whole(tmp_path: Path) -> None:
     _head.write_head(descriptor, head)
     assert _head.read_head(descriptor) == head
     os.pwrite(descriptor, b"9", 60)
+    assert _head.read_head(descriptor) is None
+    os.pwrite(descriptor, b"00000000".ljust(_head.SIZE), 0)  # the checksum of nothing
     assert _head.read_head(descriptor) is None
     os.close(descriptor)
