@@ -11,6 +11,7 @@ import pytest
 from agentbox.testing import open_slot
 from agentbox_contracts.errors import AgentboxError
 from agentbox_contracts.memory import Memory
+from agentbox_contracts.suites._memory_model import passes
 from tests.servers.postgres import Server, postgres_fixture  # noqa: F401 - used by its name, postgres
 
 TEXTS = {
@@ -113,3 +114,21 @@ async def test_sqlite_and_postgres_say_the_same(tmp_path: Path, postgres: Server
     assert len(one) == len(other)
     for mine, theirs in zip(one, other, strict=True):
         assert mine == theirs
+
+
+LARGE = (-(10**400), -(2**63) - 1, -float(2**63), -(2**63), 2**64, 2**64 + 1, float(2**65), 10**23, 1e23, 10**400)
+
+
+async def test_integers_of_any_size_are_compared_as_what_they_are(tmp_path: Path, postgres: Server) -> None:
+    filters = [{"n": wanted} for n in LARGE for wanted in (n, {"lt": n}, {"le": n}, {"gt": n}, {"in": [n, 1]})]
+    for manifest in ('[adapters]\nmemory = "embedded"\n', postgres.manifest("memory")):
+        async with open_slot(manifest, "memory", folder=tmp_path) as memory:
+            for number, n in enumerate(LARGE):
+                await memory.store(f"{number}", "large", metadata={"n": n})
+            for filter in filters:
+                expected = [f"{number}" for number, n in enumerate(LARGE) if passes(filter, {"n": n})]
+                matches = await memory.search("large", filter=filter)
+
+                assert [key for match in matches for key in (match.record.key, *match.duplicates)] == expected, filter
+            await memory.delete("9")
+            assert not await memory.search("large", filter={"n": 10**400})

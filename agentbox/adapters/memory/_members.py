@@ -7,15 +7,20 @@ more rows than it lets pass.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from agentbox.adapters.memory._filters import All, Any_, Compare, Equal, Exists, Filter, Not, kind_of
+import msgspec
+
+from agentbox.adapters.memory._filters import All, Any_, Compare, Equal, Exists, Filter, Not, fits, kind_of
 
 __all__ = ["drop", "ids_where", "ids_with_prefix", "put", "successor"]
 
 NUMBER, TEXT, OTHER, NESTED = 0, 1, 2, 3
+LIMIT = 2**63
+"""SQLite has integers from -LIMIT to below LIMIT, and compares them and floats exactly."""
 _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _MEMBER = "SELECT record FROM member WHERE namespace = ? AND name = ?"
 
@@ -37,10 +42,9 @@ def ids_where(db: sqlite3.Connection, namespace: int, filter: Filter) -> set[int
     """The records of the namespace that pass."""
     match filter:
         case Equal(name, values):
-            found = [_ids(db, f"{_MEMBER} AND kind = ? AND value = ?", namespace, name, *_row(v)) for v in values]
-            return set().union(*found)
-        case Compare(name, order, value):
-            return _ids(db, f"{_MEMBER} AND kind = ? AND value {_SIGNS[order]} ?", namespace, name, *_row(value))
+            return set().union(*(_compared(db, namespace, Equal(name, (value,)), value, "=") for value in values))
+        case Compare(_, order, value):
+            return _compared(db, namespace, filter, value, _SIGNS[order])
         case Exists(name):
             return _ids(db, _MEMBER, namespace, name)
         case Not(part):
@@ -50,6 +54,22 @@ def ids_where(db: sqlite3.Connection, namespace: int, filter: Filter) -> set[int
             return set.intersection(*sets) if sets else _everything(db, namespace)
         case Any_(parts):
             return set().union(*(ids_where(db, namespace, part) for part in parts))
+
+
+def _compared(db: sqlite3.Connection, namespace: int, filter: Equal | Compare, value: Any, sign: str) -> set[int]:
+    """The records whose member stands to *value* as *sign*, and so *filter*, says."""
+    held = _row(value)
+    found = _ids(db, f"{_MEMBER} AND kind = ? AND value {sign} ?", namespace, filter.name, *held)
+    if held[0] != NUMBER or -LIMIT < value < LIMIT:
+        return found
+    # Whatever is held as the same float may be less or greater, or the same: the metadata tells.
+    near = db.execute(
+        "SELECT id, metadata FROM member JOIN record ON record.id = member.record"
+        " WHERE member.namespace = ? AND name = ? AND kind = ? AND member.value = ?",
+        (namespace, filter.name, *held),
+    ).fetchall()
+    same = {record for record, metadata in near if fits(filter, msgspec.json.decode(metadata))}
+    return found.difference(record for record, _ in near) | same
 
 
 def ids_with_prefix(db: sqlite3.Connection, namespace: int, prefix: str) -> set[int]:
@@ -78,8 +98,15 @@ def _row(value: Any) -> tuple[int, Any]:
     if kind == "text":
         return TEXT, value
     if kind == "number":
-        return NUMBER, value if -(2**63) <= value < 2**63 else float(value)
+        return NUMBER, value if -LIMIT <= value < LIMIT else _nearest(value)
     return (OTHER, str(value)) if value is None or isinstance(value, bool) else (NESTED, "")
+
+
+def _nearest(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def successor(prefix: str) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from agentbox.adapters.memory._filters import EVERYTHING, All, Any_, Compare, Equal, Exists, Filter, Not
+from agentbox.adapters.memory._filters import EVERYTHING, All, Any_, Compare, Equal, Exists, Filter, Not, kind_of
 from agentbox_contracts.errors import InvalidInput
 
 __all__ = ["Arguments", "condition"]
@@ -17,6 +18,8 @@ _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 MOST = 32_000
 """The server takes 32,767 arguments."""
+EXACT = 2**53
+"""Up to here a float is written down in decimals that say what it is."""
 FEW = 16
 """So many values are looked up one by one in an index; more are compared with each record's."""
 
@@ -52,9 +55,14 @@ def condition(filter: Filter, prefix: str, arguments: Arguments) -> str:
 def _sql(filter: Filter, arguments: Arguments) -> str:
     match filter:
         case Equal(name, values):
-            if len(values) > FEW:
-                return _is_one_of(name, values, arguments)
-            return _joined(" OR ", [_equal(name, value, arguments) for value in values], "false")
+            large = [value for value in values if _is_large(value)]
+            small = [value for value in values if not _is_large(value)]
+            if len(small) > FEW:
+                parts = [_is_one_of(name, small, arguments)]
+            else:
+                parts = [_equal(name, value, arguments) for value in small]
+            parts += [_is_large_one_of(name, large, arguments)] if large else []
+            return _joined(" OR ", parts, "false")
         case Compare(name, order, value):
             return _compare(arguments(name), _SIGNS[order], value, arguments)
         case Exists(name):
@@ -80,10 +88,50 @@ def _is_one_of(name: str, values: Sequence[Any], arguments: Arguments) -> str:
     return f"coalesce(record.facts -> {arguments(name)}::text = ANY({every}::text[]::jsonb[]), false)"
 
 
+def _is_large_one_of(name: str, values: Sequence[int | float], arguments: Arguments) -> str:
+    have = f"record.facts -> {arguments(name)}::text"
+    floats = arguments([near for value in values if (near := _nearest(value)) == value])
+    integers = arguments([str(int(value)) for value in values])
+    as_float = f"::float8 = ANY({floats}::float8[])"
+    as_integer = f"({have})::numeric = ANY({integers}::text[]::numeric[])"
+    compared = _either(arguments(name), as_float, as_integer)
+    return f"CASE WHEN jsonb_typeof({have}) = 'number' THEN {compared} ELSE false END"
+
+
+def _is_large(value: Any) -> bool:
+    """Whether it is a number whose float, as decimals, may be another number: `1e23` is less than it says."""
+    return kind_of(value) == "number" and abs(value) >= EXACT
+
+
+def _either(name: str, as_float: str, as_integer: str) -> str:
+    """A float is compared as a float, which is what it was written down as; an integer, and what is small, exactly."""
+    have = f"record.metadata ->> {name}::text"
+    return f"CASE WHEN {have} ~ '[.eE]' THEN ({have}){as_float} ELSE {as_integer} END"
+
+
+def _nearest(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _limit(value: int, sign: str) -> float:
+    """The float to which floats stand as *sign* says when they so stand to *value*."""
+    near = _nearest(value)
+    if sign in ("<", ">="):
+        return near if near >= value else math.nextafter(near, math.inf)
+    return near if near <= value else math.nextafter(near, -math.inf)
+
+
 def _compare(name: str, sign: str, value: int | float | str, arguments: Arguments) -> str:
     have = f"record.facts -> {name}::text"
     if isinstance(value, str):
         kind, compared = "string", f'(record.facts ->> {name}::text) COLLATE "C" {sign} {arguments(value)}::text'
+    elif _is_large(value):
+        limit, integer = arguments(_limit(int(value), sign)), arguments(str(int(value)))
+        as_float, as_integer = f"::float8 {sign} {limit}::float8", f"({have})::numeric {sign} {integer}::text::numeric"
+        kind, compared = "number", _either(name, as_float, as_integer)
     else:
         kind, compared = "number", f"({have})::numeric {sign} {arguments(repr(value))}::text::numeric"
     return f"CASE WHEN jsonb_typeof({have}) = '{kind}' THEN {compared} ELSE false END"

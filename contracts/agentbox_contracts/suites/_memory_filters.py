@@ -84,6 +84,35 @@ KINDS: tuple[tuple[dict[str, Any], list[str]], ...] = (
 )
 """A filter, and the records of `_kinds` that it lets through."""
 
+NUMBERS: tuple[int | float, ...] = (
+    -1e300,
+    -float(2**63),
+    1 - 2**63,
+    -(2**53) - 1,
+    -(2**53),
+    0.1,
+    2**53 - 1,
+    float(2**53),
+    2**53 + 1,
+    float(2**53 + 2),
+    10**17 + 1,
+    1e17,
+    1.2345678901234567e18,
+    int(1.2345678901234567e18),
+    1234567890123456700,
+    2**63 - 1,
+    2**63,
+    2**63 + 1,
+    float(2**63),
+    1.2345678901234567e19,
+    int(1.2345678901234567e19),
+    12345678901234567000,
+    2**64 - 1,
+    float(2**64),
+    1e23,
+)
+"""Where integers and floats are near each other, or 64 bits end."""
+
 NONE: tuple[Any, ...] = (
     [],
     "lang = 'en'",
@@ -145,6 +174,20 @@ class FilterClauses:
             found = await adapter.search(embedding=angle(0), namespace=own, filter=filter)
 
             assert sorted(keys_of(found)) == keys, filter
+
+    @clause("memory.filter.numbers")
+    async def test_numbers_are_compared_exactly(self, adapter: Memory) -> None:
+        """Integers of 64 bits and floats are equal, less or greater as the numbers are that they stand for."""
+        own = space()
+        rows = {f"{number:02}": {"n": value} for number, value in enumerate(NUMBERS)}
+        for key, metadata in rows.items():
+            await adapter.store(key, key, namespace=own, embedding=angle(0), metadata=metadata)
+        each: list[Any] = [{"n": wanted} for value in NUMBERS for wanted in (value, {"lt": value}, {"ge": value})]
+        for filter in (*each, {"n": {"in": list(NUMBERS[1::2])}}, {"n": {"in": [*range(20), *NUMBERS[::3]]}}):
+            expected = [key for key, metadata in rows.items() if passes(filter, metadata)]
+            found = await adapter.search(embedding=angle(0), namespace=own, filter=filter, limit=len(rows))
+
+            assert sorted(keys_of(found)) == expected, filter
 
     @clause("memory.filter.code-points")
     async def test_text_is_ordered_by_code_point(self, adapter: Memory) -> None:

@@ -268,6 +268,17 @@ class TakesMissingForNull(Refilters):
         return filter if filter != {"n": None} else {"or": [filter, {"n": {"exists": False}}]}
 
 
+@known_bad(caught_by="memory.filter.numbers")
+class ComparesFloats(Refilters):
+    """Takes a large integer for the float that is nearest to it."""
+
+    def refiltered(self, filter: Call) -> Call:
+        wanted = filter["n"]
+        if isinstance(wanted, dict):
+            return {"n": {how: float(value) if how != "in" else value for how, value in wanted.items()}}
+        return {"n": float(wanted)}
+
+
 @known_bad(caught_by="memory.filter.code-points")
 class ComparesLikeADictionary(Base):
     """Compares text without regard to its case."""
