@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 from hypothesis import HealthCheck, Phase, settings
@@ -14,6 +15,8 @@ from agentbox_contracts.contract import BaseAdapter
 from agentbox_contracts.errors import AgentboxError
 
 __all__ = ["Ask", "Effort", "answer_of", "apart"]
+
+MachineT = TypeVar("MachineT", bound=RuleBasedStateMachine)
 
 Ask: TypeAlias = Callable[..., Any]
 """Calls a method of the adapter by its name, or a coroutine function with the adapter, and waits for the answer."""
@@ -36,10 +39,16 @@ class Effort:
 
 
 async def apart(
-    adapter: Any, machine: Callable[[Ask], RuleBasedStateMachine], effort: Effort, *, step_seconds: float, is_bad: bool
+    adapter: Any,
+    machine: Callable[[Ask], MachineT],
+    effort: Effort,
+    *,
+    step_seconds: float,
+    is_bad: bool,
+    first: Callable[[MachineT], None] | None = None,
 ) -> str | None:
     """
-    How adapter and model came apart, None when they never did.
+    How adapter and model came apart, None when they never did. *first* is what no run may miss, done on its own.
 
     A known-bad adapter gets all examples, however slow it is, and what it does wrong is known: it is not made shorter.
     """
@@ -53,7 +62,9 @@ async def apart(
         suppress_health_check=list(HealthCheck),
     )
     ask = _asking(adapter, asyncio.get_running_loop())
-    return await asyncio.to_thread(_failure, lambda: machine(ask), chosen)
+    made: Any = partial(machine, ask)  # which the library takes for the class
+    failure = None if first is None else await asyncio.to_thread(_failure, lambda: first(made()))
+    return failure or await asyncio.to_thread(_failure, lambda: run_state_machine_as_test(made, settings=chosen))
 
 
 def answer_of(call: Ask, *args: Any, **kwargs: Any) -> Any:
@@ -72,9 +83,9 @@ def _asking(adapter: BaseAdapter, loop: asyncio.AbstractEventLoop) -> Ask:
     return ask
 
 
-def _failure(machine: Any, chosen: settings) -> str | None:
+def _failure(run: Callable[[], None]) -> str | None:
     try:
-        run_state_machine_as_test(machine, settings=chosen)
+        run()
     except AssertionError as error:
         return "\n".join((str(error), *getattr(error, "__notes__", ())))
     return None
