@@ -99,7 +99,7 @@ class Database:
         db = sqlite3.connect(self.path, timeout=self._busy_timeout_seconds, isolation_level=None, cached_statements=256)
         try:
             # Fetched, because a disk that fails meanwhile shows only then; where there can be no log, no error does.
-            (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
+            mode = _with_log(db)
             if mode != "wal":
                 raise AdapterUnavailable(f"{self.path} cannot be switched to a write-ahead log and stays with {mode!r}")
             for pragma in PRAGMAS:
@@ -162,6 +162,19 @@ class Database:
             failure = AdapterFailed(f"{self.path}: {error}")
         failure.__cause__ = error
         return failure
+
+
+def _with_log(db: sqlite3.Connection) -> str:
+    """Switch the file to a write-ahead log; the mode that it has then."""
+    while True:
+        try:
+            return str(db.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+        # While another process makes the file the switch fails at once, where a transaction waits its turn.
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("COMMIT")
 
 
 class _Spoiled(Exception):

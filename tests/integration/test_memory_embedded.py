@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agentbox.adapters._sqlite import Database
 from agentbox.app import open_app
 from agentbox_contracts.errors import AdapterUnavailable, EmbeddingError
 
@@ -46,6 +50,22 @@ async def test_an_empty_namespace_may_be_bound_anew(manifest: Path) -> None:
         await memory.delete("a")
         await memory.store("b", "some text")
         assert [match.record.key for match in await memory.search("text", mode="vector")] == ["b"]
+
+
+async def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")  # as who has made the file, and has not got as far as its log
+        opening = asyncio.create_task(asyncio.to_thread(_opened, path))
+        done, _ = await asyncio.wait([opening], timeout=0.2)
+        other.execute("COMMIT")
+        assert not done
+        assert await opening == "wal"
+
+
+def _opened(path: Path) -> str:
+    with closing(Database(path, busy_timeout_seconds=20).connection()) as db:
+        return str(db.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 async def test_a_store_that_could_not_be_made_is_made_later(manifest: Path) -> None:
