@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentbox.adapters._sqlite import Database
+from agentbox.adapters.memory import _records
 from agentbox.app import open_app
 from agentbox_contracts.errors import AdapterUnavailable, EmbeddingError
 
@@ -66,6 +67,23 @@ async def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Pa
 def _opened(path: Path) -> str:
     with closing(Database(path, busy_timeout_seconds=20).connection()) as db:
         return str(db.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+async def test_a_key_that_is_stored_often_leaves_no_trail(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_records, "KEPT", 20)
+    monkeypatch.setattr(_records, "NOW_AND_THEN", 5)
+    async with open_app(manifest) as one, open_app(manifest) as other:
+        for round in range(30):
+            for key in ("a", "b", "c"):
+                await one.adapters.memory.store(
+                    key, round, embedding=(1.0, round), metadata={"n": round % 7, "key": key}
+                )
+            if round in (0, 1, 15, 16, 29):  # reads now less, now more than there is left to read
+                found = await other.adapters.memory.search(embedding=(1.0, round), filter={"n": round % 7})
+                assert sorted((match.record.key, match.record.value) for match in found) == [("a", round)]
+                assert found[0].duplicates == ("b", "c")
+    with closing(sqlite3.connect(manifest.parent / "memory.db")) as db:
+        assert db.execute("SELECT count(*) FROM gone").fetchone()[0] <= 25
 
 
 async def test_a_store_that_could_not_be_made_is_made_later(manifest: Path) -> None:

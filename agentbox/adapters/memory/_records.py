@@ -40,6 +40,9 @@ __all__ = [
 SWEEP = 500
 """Expired records removed in one transaction."""
 
+KEPT, NOW_AND_THEN = 10_000, 1_000
+"""So many rows of `gone` a namespace keeps at least, and after so many removals it is seen to."""
+
 LIVING = "(record.expires_at IS NULL OR record.expires_at > ?)"
 
 
@@ -263,11 +266,26 @@ def _remove(db: sqlite3.Connection, record: int) -> None:
     row = db.execute("SELECT namespace, metadata, text FROM record WHERE id = ?", (record,)).fetchone()
     namespace, metadata, text = row
     db.execute("DELETE FROM record WHERE id = ?", (record,))
-    db.execute("INSERT INTO gone (namespace, record) VALUES (?, ?)", (namespace, record))
+    gone = db.execute("INSERT INTO gone (namespace, record) VALUES (?, ?)", (namespace, record)).lastrowid or 0
     for (vectors,) in db.execute("SELECT id FROM vector_set WHERE namespace = ?", (namespace,)).fetchall():
         db.execute("DELETE FROM vector WHERE id = ?", (vectors * SPAN + record,))
     _fulltext.drop(db, namespace, record, text)
     _members.drop(db, namespace, record, msgspec.json.decode(metadata))
+    if gone % NOW_AND_THEN == 0:
+        _forget(db, namespace)
+
+
+def _forget(db: sqlite3.Connection, namespace: int) -> None:
+    """Remove old rows of `gone` that no index file needs: whoever has not read as far begins anew."""
+    sql = "SELECT seq FROM gone WHERE namespace = ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
+    old = db.execute(sql, (namespace, KEPT)).fetchone()
+    if old is None:
+        return
+    sql = "SELECT min(gone) FROM segment WHERE vectors IN (SELECT id FROM vector_set WHERE namespace = ?)"
+    (needed,) = db.execute(sql, (namespace,)).fetchone()
+    last = old[0] if needed is None else min(old[0], needed)
+    db.execute("DELETE FROM gone WHERE namespace = ? AND seq <= ?", (namespace, last))
+    db.execute("UPDATE namespace SET forgotten = max(forgotten, ?) WHERE id = ?", (last, namespace))
 
 
 def missing(name: str, key: str) -> NotFound:
