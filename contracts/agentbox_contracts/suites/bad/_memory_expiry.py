@@ -26,7 +26,7 @@ class ForgetsEarly(Base):
     """Lets everything expire at once that can."""
 
     async def store(self, **call: Any) -> Any:
-        return await super().store(**{**call, "ttl_seconds": call["ttl_seconds"] and 0.001})
+        return await super().store(**{**call, "ttl_seconds": call["ttl_seconds"] and 1e-6})
 
 
 class RemembersTheBrief(Remembers):
