@@ -38,8 +38,8 @@ class Gathered(Generic[Q, A]):
 
     def _begin(self) -> None:
         self._called = False
-        asked = [(question, future) for question, future in self._waiting[:MOST] if not future.cancelled()]
-        del self._waiting[:MOST]
+        waiting = [(question, future) for question, future in self._waiting if not future.cancelled()]
+        asked, self._waiting = waiting[:MOST], waiting[MOST:]
         if asked:
             work = asyncio.ensure_future(self._answer([question for question, _ in asked]))  # noqa: RUF006 - held below
             self._rounds.add(work)
