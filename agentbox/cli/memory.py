@@ -246,6 +246,8 @@ def _member(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+    except RecursionError as error:
+        raise InvalidInput(f"--meta {name} is nested too deeply") from error
 
 
 def _json(what: str, text: str) -> Any:
@@ -253,3 +255,5 @@ def _json(what: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise InvalidInput(f"{what} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidInput(f"{what} is nested too deeply") from error

@@ -130,6 +130,17 @@ def test_what_cannot_be_done_is_told(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words", [("store", "a", "--as-json"), ("store", "a", "b", "--meta"), ("search", "a", "--filter")]
+)
+def test_json_that_is_nested_too_deeply_is_refused(
+    box: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    deep = "[" * 100_000
+    assert main(["memory", *words, f"n={deep}" if words[-1] == "--meta" else deep]) == 1
+    assert "nested too deeply" in capsys.readouterr().err
+
+
 def test_an_adapter_that_is_off_says_so(box: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (box / "agentbox.toml").write_text('[adapters]\nmemory = "off"\n')
     assert main(["memory", "stats"]) == 1
