@@ -6,11 +6,12 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentbox.adapters._sqlite import Database
-from agentbox.adapters.memory import _records
+from agentbox.adapters.memory import _records, _search
 from agentbox.app import open_app
 from agentbox_contracts.errors import AdapterUnavailable, EmbeddingError
 
@@ -84,6 +85,29 @@ async def test_a_key_that_is_stored_often_leaves_no_trail(manifest: Path, monkey
                 assert found[0].duplicates == ("b", "c")
     with closing(sqlite3.connect(manifest.parent / "memory.db")) as db:
         assert db.execute("SELECT count(*) FROM gone").fetchone()[0] <= 25
+
+
+async def test_not_every_namespace_that_was_ever_searched_is_held_in_memory(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_search, "ROOM", 20_000)
+    async with open_app(manifest) as app:
+        memory: Any = app.adapters.memory
+        for round in range(3):
+            for number in range(20):
+                own = f"{number}"
+                await memory.store(
+                    f"{round}", own, namespace=own, embedding=(1.0, number, round), metadata={"n": round}
+                )
+                both = asyncio.gather(
+                    memory.search(embedding=(1.0, number, round), namespace=own),
+                    memory.search(own, mode="text", namespace=f"{number // 2}", filter={"n": 0}),
+                )
+                found, by_text = await both
+                assert [match.record.key for match in found] == [f"{each}" for each in range(round, -1, -1)]
+                assert all(match.record.namespace == f"{number // 2}" for match in by_text)
+        assert len(memory.adapter._searcher._sizes) < 12
+        assert len(memory.adapter._searcher._spaces) < 12
 
 
 async def test_a_store_that_could_not_be_made_is_made_later(manifest: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, repeat
 from pathlib import Path
@@ -36,6 +37,9 @@ __all__ = ["Request", "Searcher"]
 
 WINDOW = 100
 """At least so many of each ranking are fused."""
+
+ROOM = 512_000_000
+"""So many bytes of namespaces' vectors and subsets are remembered, and those of the last one in any case."""
 
 EXTRA = 1
 """So many more candidates than wanted are read at first: some turn out to be equal, or to have expired."""
@@ -101,6 +105,8 @@ class Searcher:
         self._subsets: dict[int, Subsets] = {}
         self._by_name: dict[str, Space] = {}
         self._seen: dict[int, int] = {}
+        self._sizes: OrderedDict[int, int] = OrderedDict()
+        self._size = 0
         self._version = -1
         self._names: dict[str, tuple[int, VectorSet | None] | None] = {}
 
@@ -117,14 +123,31 @@ class Searcher:
         places: dict[tuple[str, bool], _Place | None] = {}
         scenes = [self._prepared(db, request, now, places) for request in requests]
         first = _together(list(zip(scenes, requests, strict=True)))
-        return [
+        answers: list[list[Match] | Exception] = [
             scene if isinstance(scene, Exception) else _answer(scene, request, hits) if scene is not None else []
             for scene, request, hits in zip(scenes, requests, first, strict=True)
         ]
+        self._make_room({place.namespace for place in places.values() if place is not None})
+        return answers
 
     def due(self, name: str) -> bool:
         """Whether a namespace has so many vectors in no index that one should be built."""
         return (space := self._by_name.get(name)) is not None and space.tail > self._exact_upto
+
+    def _make_room(self, used: set[int]) -> None:
+        """Forget the namespaces that were searched longest ago, when all take more than ROOM."""
+        for namespace in used:
+            space = self._spaces.get(namespace)
+            size = self._subsets[namespace].size + (space.size if space is not None else 0)
+            self._size += size - self._sizes.pop(namespace, 0)
+            self._sizes[namespace] = size
+        while self._size > ROOM and len(self._sizes) > 1:
+            namespace, size = self._sizes.popitem(last=False)
+            self._size -= size
+            self._seen.pop(namespace, None)
+            del self._subsets[namespace]
+            space = self._spaces.pop(namespace, None)
+            self._by_name = {name: one for name, one in self._by_name.items() if one is not space}
 
     def _prepared(
         self, db: sqlite3.Connection, request: Request, now: int, places: dict[tuple[str, bool], _Place | None]

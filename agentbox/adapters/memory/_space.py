@@ -31,6 +31,9 @@ of what one more candidate of an index search costs."""
 MOST = 8192
 """No more than this is asked of an index; it would be slower than comparing everything."""
 
+LEAST = 64
+"""A block has room for so many vectors in any case."""
+
 ROOM = 64_000_000
 """So many bytes of vectors of subsets are remembered, and one subset in any case."""
 
@@ -55,6 +58,11 @@ class Space:
 
     def __len__(self) -> int:
         return len(self._tail) + sum(segment.row.entries for segment in self._segments) - len(self._dead)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory this takes; the files are not in it."""
+        return self._width * (LEAST + len(self._tail) + sum(len(cut) for _, cut in self._cut.values()))
 
     @property
     def tail(self) -> int:

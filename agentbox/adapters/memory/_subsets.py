@@ -18,6 +18,9 @@ __all__ = ["Sieve", "Subsets"]
 KEPT = 64
 """So many subsets of a namespace are remembered."""
 
+OWN, ID = 1000, 10
+"""Bytes that a namespace takes in any case, and one more record in a subset."""
+
 PATCH = 5000
 """With more changes than this, it is cheaper to ask anew."""
 
@@ -64,6 +67,11 @@ class Subsets:
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return found
+
+    @property
+    def size(self) -> int:
+        """About how many bytes this takes."""
+        return OWN + sum(len(name) + ID * len(kept) for name, (_, kept) in self._kept.items())
 
     def sync(self, db: sqlite3.Connection) -> None:
         """Bring what is remembered up to the snapshot of *db*."""
