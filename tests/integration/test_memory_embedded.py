@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 
 from agentbox.adapters._sqlite import Database
 from agentbox.adapters.memory import _records, _search
+from agentbox.adapters.memory.embedded import EmbeddedMemory, EmbeddedSettings
 from agentbox.app import open_app
 from agentbox_contracts.errors import AdapterUnavailable, EmbeddingError
+from agentbox_contracts.memory import Record
 
 MANIFEST = '[adapters]\nmemory = "embedded"\n[state]\npath = "."\n'
 
@@ -108,6 +112,25 @@ async def test_not_every_namespace_that_was_ever_searched_is_held_in_memory(
                 assert all(match.record.namespace == f"{number // 2}" for match in by_text)
         assert len(memory.adapter._searcher._sizes) < 12
         assert len(memory.adapter._searcher._spaces) < 12
+
+
+async def test_a_clock_that_goes_back_updates_nothing_before_it_was_created(tmp_path: Path) -> None:
+    days: list[int] = [9, 3, 3]
+    stored: list[Record] = []
+    memory = EmbeddedMemory(
+        slot="memory",
+        impl="embedded",
+        config=EmbeddedSettings(path=tmp_path / "memory.db", sweep_seconds=80_000),
+        logger=logging.getLogger("test"),
+        clock=lambda: datetime(2030, 1, days[len(stored)], tzinfo=UTC),
+    )
+    await memory.connect()
+    try:
+        for number in range(2):
+            stored.append(await memory.store("a", number, embedding=(1.0, 0.0)))
+    finally:
+        await memory.disconnect()
+    assert [(record.created_at.day, record.updated_at.day) for record in stored] == [(9, 9), (9, 9)]
 
 
 async def test_a_store_that_could_not_be_made_is_made_later(manifest: Path) -> None:

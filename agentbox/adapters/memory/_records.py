@@ -101,7 +101,7 @@ def store(db: sqlite3.Connection, draft: Draft, now: int, expires_at: int | None
     if namespace is None:
         cursor = db.execute("INSERT INTO namespace (name) VALUES (?)", (draft.namespace,))
         namespace = int(cursor.lastrowid or 0)
-    created_at = _replace(db, namespace, draft.key, now)
+    created_at, updated_at = _replace(db, namespace, draft.key, now)
     original = _original(db, namespace, draft.hash, now)
     metadata = msgspec.json.encode(draft.metadata)
     origin = (draft.source, draft.session_id, draft.bead_id)
@@ -119,7 +119,7 @@ def store(db: sqlite3.Connection, draft: Draft, now: int, expires_at: int | None
             original,
             *origin,
             created_at,
-            now,
+            updated_at,
             expires_at,
         ),
     )
@@ -128,7 +128,7 @@ def store(db: sqlite3.Connection, draft: Draft, now: int, expires_at: int | None
         put_vectors(db, vectors or _new_set(db, namespace, draft), record, draft.vectors)
     _fulltext.put(db, namespace, record, draft.text)
     _members.put(db, namespace, record, draft.metadata)
-    row = (record, draft.key, draft.value, metadata, *origin, original, created_at, now, expires_at)
+    row = (record, draft.key, draft.value, metadata, *origin, original, created_at, updated_at, expires_at)
     return record_of(draft.namespace, row)
 
 
@@ -242,14 +242,15 @@ def _new_set(db: sqlite3.Connection, namespace: int, draft: Draft) -> VectorSet:
     return vectors
 
 
-def _replace(db: sqlite3.Connection, namespace: int, key: str, now: int) -> int:
-    """Remove what *key* had; when the record that is to come was created."""
-    sql = "SELECT id, created_at, expires_at FROM record WHERE namespace = ? AND key = ?"
+def _replace(db: sqlite3.Connection, namespace: int, key: str, now: int) -> tuple[int, int]:
+    """Remove what *key* had; when the record that is to come was created, and updated: never before it was last."""
+    sql = "SELECT id, created_at, updated_at, expires_at FROM record WHERE namespace = ? AND key = ?"
     old = db.execute(sql, (namespace, key)).fetchone()
     if old is None:
-        return now
-    _remove(db, old[0])
-    return now if old[2] is not None and old[2] <= now else int(old[1])
+        return now, now
+    record, created_at, updated_at, expires_at = old
+    _remove(db, record)
+    return now if expires_at is not None and expires_at <= now else created_at, max(now, updated_at)
 
 
 def _original(db: sqlite3.Connection, namespace: int, hash: bytes, now: int) -> str | None:
