@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agentbox.adapters.memory._build import Builder
 from agentbox.adapters.memory._segment import checksum_of
 from agentbox.app import open_app
 from agentbox_contracts.memory import Memory
@@ -112,6 +113,23 @@ async def test_an_index_that_was_deleted_is_built_again(tmp_path: Path) -> None:
         await agrees(memory, stored)
         await indexed(memory)
         await agrees(memory, stored)
+
+
+@pytest.mark.parametrize("left", [0, 3])
+async def test_an_index_of_which_next_to_nothing_is_left_is_built_anew(tmp_path: Path, left: int) -> None:
+    async with opened(tmp_path) as memory:
+        stored = await filled(memory)
+        await indexed(memory)
+        await asyncio.gather(*map(memory.delete, list(stored)[left:]))
+
+    with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as db:
+        builder = Builder(db, tmp_path / "memory.index", threads=1, stopped=lambda: False, tail=201)
+        while builder.run("default"):
+            pass
+        assert sum(row[0] for row in db.execute("SELECT entries FROM segment")) == left
+    async with opened(tmp_path) as memory:
+        found = await memory.search(embedding=vector("k1"))
+        assert {match.record.key for match in found} == set(list(stored)[:left])
 
 
 async def test_a_file_of_another_length_is_no_index(tmp_path: Path) -> None:

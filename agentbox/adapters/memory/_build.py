@@ -156,6 +156,8 @@ class Builder:
         np = numpy()
         first = plan.grows.first if plan.grows else plan.first
         queries = self._sample(vectors, first, plan.last)
+        if not len(queries):  # all have been deleted
+            return EFFORTS[-1]
         best = np.full((len(queries), 10), -2.0, dtype="f4")
         for _, matrix in self._batches(vectors, first, plan.last):
             found = np.concatenate([best, queries @ matrix.T], axis=1)
@@ -163,7 +165,7 @@ class Builder:
         least = best.min(axis=1) - 1e-3
         for effort in EFFORTS:
             index.expansion_search = effort
-            near = 1.0 - index.search(queries, 10, threads=self._threads).distances
+            near = 1.0 - index.search(queries, min(10, len(index)), threads=self._threads).distances
             if (near >= least[:, None]).mean() >= RECALL:
                 return effort
         return EFFORTS[-1]
@@ -176,24 +178,25 @@ class Builder:
         sql = "SELECT data FROM vector WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1"
         found = [self._db.execute(sql, (base + place, base + last)).fetchone() for place in places]
         rows = np.array([np.frombuffer(row[0], dtype="f4")[:dimensions] for row in found if row])
+        rows = rows.reshape(-1, dimensions)
         rows = rows + 0.5 * random.standard_normal(rows.shape, dtype="f4") / np.sqrt(dimensions)
         return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("f4")
 
     def _publish(self, namespace: int, vectors: int, plan: Plan, index: Any, effort: int) -> None:
         name = f"{vectors}-{uuid.uuid4().hex}.usearch"
-        size = save(index, self._folder / name)
-        checksum = checksum_of(self._folder / name)
+        entries = len(index)
+        size, checksum = (save(index, self._folder / name), checksum_of(self._folder / name)) if entries else (0, 0)
         first = plan.grows.first if plan.grows else plan.first
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
             # Files that were lost or spoilt have rows too; whatever this one covers, it replaces.
             db.execute("DELETE FROM segment WHERE vectors = ? AND last >= ?", (vectors, first))
-            if db.execute("SELECT 1 FROM vector_set WHERE id = ?", (vectors,)).fetchone():
+            if entries and db.execute("SELECT 1 FROM vector_set WHERE id = ?", (vectors,)).fetchone():
                 db.execute(
                     "INSERT INTO segment (vectors, file, bytes, entries, first, last, gone, effort, checksum)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (vectors, name, size, len(index), first, plan.last, _gone(plan), effort, checksum),
+                    (vectors, name, size, entries, first, plan.last, _gone(plan), effort, checksum),
                 )
             self._forget(namespace, vectors)
             db.execute("COMMIT")
