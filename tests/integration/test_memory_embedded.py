@@ -133,6 +133,18 @@ async def test_a_clock_that_goes_back_updates_nothing_before_it_was_created(tmp_
     assert [(record.created_at.day, record.updated_at.day) for record in stored] == [(9, 9), (9, 9)]
 
 
+async def test_health_says_that_the_file_was_removed(manifest: Path) -> None:
+    async with open_app(manifest) as app:
+        memory = app.adapters.memory
+        await memory.store("a", "cats purr")
+        assert (await memory.health()).state == "healthy"
+        (manifest.parent / "memory.db").unlink()
+        health = await memory.health()
+        assert (health.state, "was removed or replaced" in health.reason) == ("degraded", True)
+        (manifest.parent / "memory.db").touch()
+        assert (await memory.health()).state == "degraded"
+
+
 async def test_a_store_that_could_not_be_made_is_made_later(manifest: Path) -> None:
     async with open_app(manifest) as app:
         memory, obstacle = app.adapters.memory, manifest.parent / "memory.db"

@@ -88,6 +88,7 @@ class EmbeddedMemory(BaseAdapter, Memory):
         self._db = Database(config.path, busy_timeout_seconds=config.busy_timeout_seconds)
         self._opening = asyncio.Lock()
         self._is_connected = self._is_open = False
+        self._opened_file: int | None = None
         self._embedder: Embedder = create_embedder(config.embedder, config)
         self._canary = Canary(self._embedder)
         self._index = config.path.with_suffix(".index")
@@ -134,6 +135,9 @@ class EmbeddedMemory(BaseAdapter, Memory):
             await self._read(lambda db: db.execute("SELECT max(version) FROM version").fetchone(), None)
         except AgentboxError as error:
             return Health("degraded", error.message)
+        if self._is_open and self._file() != self._opened_file:
+            reason = f"{self.config.path} was removed or replaced while it was open, and what is stored is lost with it"
+            return Health("degraded", f"{reason}; open it anew")
         examined = await self._canary.check()
         return Health("healthy" if examined.ok else "degraded", examined.sentence)
 
@@ -287,9 +291,17 @@ class EmbeddedMemory(BaseAdapter, Memory):
             if not self._is_open:
                 await self._db.open(migrate)
                 await self._db.read(lambda db: db.execute(f"PRAGMA cache_size=-{PAGES_KIB}").close())
+                self._opened_file = self._file()
                 self._upkeep.start()
                 self._is_open = True
         return True
+
+    def _file(self) -> int | None:
+        """What tells the database file from another of its name; None when it is not there."""
+        try:
+            return self.config.path.stat().st_ino
+        except OSError:
+            return None
 
     async def _read(self, work: Callable[[sqlite3.Connection], T], nothing: T | AgentboxError) -> T:
         """What *work* finds; *nothing*, returned or raised, as long as there is no file."""
