@@ -210,6 +210,16 @@ asyncio.run(main())
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("path", ["memory.sqlite", "memory.index"])
+async def test_a_file_of_any_name_has_an_index_of_its_own(tmp_path: Path, path: str) -> None:
+    manifest = tmp_path / "agentbox.toml"
+    manifest.write_text(f'{MANIFEST}path = "{path}"\n')
+    async with open_app(manifest) as app:
+        await filled(app.adapters.memory)
+        await indexed(app.adapters.memory)
+    assert list((tmp_path / f"{path}.index").glob("*.usearch"))
+
+
 async def test_what_one_process_does_another_sees(tmp_path: Path) -> None:
     async with opened(tmp_path) as one, opened(tmp_path) as other:
         stored = await filled(one)

@@ -91,7 +91,9 @@ class EmbeddedMemory(BaseAdapter, Memory):
         self._opened_file: int | None = None
         self._embedder: Embedder = create_embedder(config.embedder, config)
         self._canary = Canary(self._embedder)
-        self._index = config.path.with_suffix(".index")
+        # Of two files of one name with different suffixes each has its own.
+        name = config.path.stem if config.path.suffix == ".db" else config.path.name
+        self._index = config.path.with_name(f"{name}.index")
         self._searcher = Searcher(self._index, config.exact_upto)
         self._searches: Gathered[Request, list[Match]] = Gathered(self._answer)
         self._written: Counter[str] = Counter()
