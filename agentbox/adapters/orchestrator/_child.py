@@ -32,8 +32,8 @@ IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
 READY = b"\0"
 SAID = 2000
 
-DURABLE = ("record.json", "started.json", ".", "..")
-"""What has to be on the disk before a command is let go."""
+DURABLE = ("started.json", "record.json", ".", "..")
+"""What has to be on the disk before a command is let go. The record is on its way there already."""
 
 NOWHERE = "/nonexistent"
 REHEARSED: dict[str, object] = {
@@ -92,9 +92,14 @@ class Embryo:
         os.close(reader)
         self._identity = _identity(self.pid)
 
-    def start(self, request: dict[str, object], command: Command) -> int | None:
+    def prepare(self, request: dict[str, object]) -> None:
+        """Tell it what it is to become, so that it gets ready to."""
+        with contextlib.suppress(ConnectionError):  # it is dead, which `start` tells
+            self._channel.sendall(json.dumps(request).encode() + b"\n")
+
+    def start(self, command: Command) -> int | None:
         """
-        Let *command*, which is *request*'s, go, with the working directory as its home; `confirm` says if it went.
+        Let *command*, for which it was prepared, go, with the working directory as its home; `confirm` says if it went.
 
         The answer is the writing end of its standard input. Its record is durable before the command is let go, and
         `started.json`, so that no retry can ever start it a second time. Raises CannotStart; then nothing runs and
@@ -103,8 +108,6 @@ class Embryo:
         with self._or_never():
             if problem := _limits.why_not(command.limits):
                 raise CannotStart(problem)
-            with contextlib.suppress(ConnectionError):  # it is dead, which is told below
-                self._channel.sendall(json.dumps(request).encode() + b"\n")
             if self._identity is None:
                 raise CannotStart("/proc does not show the processes of this machine")
             _files.put_json(".", "started.json", {**self._identity, "started_at": time.time()})

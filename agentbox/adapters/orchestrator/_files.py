@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 
-__all__ = ["put_json", "read_bytes", "read_json", "sync", "write_json"]
+__all__ = ["blank", "put_json", "read_bytes", "read_json", "sync", "write_json"]
 
 
 def write_json(folder: str, name: str, value: dict[str, object], *, replace: bool = True) -> bool:
@@ -36,15 +36,25 @@ def put_json(folder: str, name: str, value: dict[str, object]) -> None:
     """
     Put *value* into *folder*/*name*, for all processes to see; on the disk it is after `sync` of both.
 
-    No reader ever sees half of it, unless the machine stops before that: then the file may be empty.
+    No reader ever sees half of it, unless the machine stops before that: then the file may be empty. It becomes of the
+    blank one, where there is one; only one process may put it then.
     """
-    temporary = f"{folder}/.{name}.{os.urandom(6).hex()}"
+    temporary = f"{folder}/{blank(name)}"
     try:
-        _write(temporary, value, is_synced=False)
+        try:
+            _write(temporary, value, is_synced=False, flags=os.O_TRUNC)
+        except FileNotFoundError:
+            temporary = f"{temporary}.{os.urandom(6).hex()}"
+            _write(temporary, value, is_synced=False)
         os.rename(temporary, f"{folder}/{name}")
     except BaseException:
         _unlink(temporary)
         raise
+
+
+def blank(name: str) -> str:
+    """The name of an empty file that may lie ready to become *name*."""
+    return f".{name}"
 
 
 def sync(*paths: str) -> None:
@@ -87,8 +97,8 @@ def read_json(path: str) -> dict[str, object] | None:
     return value
 
 
-def _write(path: str, value: dict[str, object], *, is_synced: bool) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _write(path: str, value: dict[str, object], *, is_synced: bool, flags: int = os.O_CREAT | os.O_EXCL) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
     try:
         view = memoryview(json.dumps(value, separators=(",", ":")).encode())
         while view:

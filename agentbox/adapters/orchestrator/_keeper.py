@@ -30,12 +30,13 @@ from collections.abc import Callable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __package__:
-    from agentbox.adapters.orchestrator import _child, _files, _proc, _remains, _supervisor
+    from agentbox.adapters.orchestrator import _blanks, _child, _files, _proc, _remains, _supervisor
     from agentbox.adapters.orchestrator._burials import Burials, is_started, living, note, supervisor_of
     from agentbox.adapters.orchestrator._children import Child
     from agentbox.adapters.orchestrator._lines import STRANGER, Lines, is_stranger, listen
     from agentbox.adapters.orchestrator._turns import Turns
 else:
+    import _blanks
     import _child
     import _files
     import _proc
@@ -261,6 +262,7 @@ class Keeper:
         os.waitpid(child.pid, 0)
         if child.is_spare:
             self._spare = None if self._spare == descriptor else self._spare
+            _blanks.forget(child.pid)
             self._burials.tidy()  # it may have been killed, and its own child is ours now
             return
         self._look_at(child.agent_id, is_settled=child.is_helper)
@@ -347,6 +349,7 @@ def main(folder: str, idle_seconds: float) -> None:
         return
     _reset_signals()
     _remove_socket()
+    _blanks.sweep()
     keeper = Keeper(listen(SOCKET), idle_seconds, _raise_open_files())
     _write_identity()
     _say("ready")

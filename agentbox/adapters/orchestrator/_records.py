@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 import attrs
 import msgspec
 
-from agentbox.adapters.orchestrator import _files, _proc
+from agentbox.adapters.orchestrator import _blanks, _files, _proc
 from agentbox.adapters.orchestrator._folder import translated
 from agentbox_contracts.contract import Page
 from agentbox_contracts.errors import AdapterFailed, InvalidInput, NotFound
@@ -92,8 +92,11 @@ class Records:
         """Write *record* under a new id. It is durable before it is started: its supervisor sees to that."""
         while True:
             agent_id = f"ag-{_name(secrets.randbits(64))}"
+            home = f"{self.folder}/{agent_id}"
+            if not os.path.exists(home) and _blanks.home_taken(self.folder, home):  # noqa: PTH110 - a Path costs more
+                break
             try:
-                os.mkdir(f"{self.folder}/{agent_id}", 0o700)  # noqa: PTH102 - a Path costs more than the making
+                os.mkdir(home, 0o700)  # noqa: PTH102 - or the making
                 break
             except FileExistsError:
                 continue

@@ -18,13 +18,14 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __package__:
-    from agentbox.adapters.orchestrator import _child, _files, _proc
+    from agentbox.adapters.orchestrator import _blanks, _child, _files, _proc
     from agentbox.adapters.orchestrator._input import Input
     from agentbox.adapters.orchestrator._limits import GENTLE, Limits
     from agentbox.adapters.orchestrator._lines import STRANGER, Lines, is_stranger, listen
     from agentbox.adapters.orchestrator._remains import LOCK, signal_name
     from agentbox.adapters.orchestrator._sandbox import PROCESSES
 else:
+    import _blanks
     import _child
     import _files
     import _proc
@@ -44,6 +45,8 @@ LIMIT_GRACE = 2.0
 KILL_INTERVAL = 0.01
 REAPED_AT_ONCE = 256
 EXIT_ATTEMPTS = 30
+IDLE_SECONDS = 0.002
+"""Starts that follow each other more quickly than this leave no time to make anything beforehand."""
 
 
 def stand_by(line: bytes, open_files: tuple[int, int], report: socket.socket) -> None:
@@ -52,14 +55,25 @@ def stand_by(line: bytes, open_files: tuple[int, int], report: socket.socket) ->
 
     All that can be done before it is known is done first. When *report* closes instead, nothing was to be started.
     """
-    embryo = _child.Embryo(report, open_files)
+    embryo, listener = _child.Embryo(report, open_files), None
     if not line:
         _rehearse()
+        if _is_idle(report, IDLE_SECONDS):
+            listener = _blanks.listening()
+        if _is_idle(report):
+            _blanks.make_home()
         line = _child.heard(report)
     if line and embryo.has_died():
         embryo = _child.Embryo(report, open_files)
-    if not line or not _supervise(json.loads(line), embryo, report):
+    if not line or not _supervise(json.loads(line), embryo, report, listener):
         embryo.give_up()
+
+
+def _is_idle(report: socket.socket, seconds: float = 0.0) -> bool:
+    """Whether nothing comes by *report* for so long, so that there is time for what makes a start quicker."""
+    poll = select.poll()
+    poll.register(report, select.POLLIN)
+    return not poll.poll(1000 * seconds)
 
 
 def _rehearse() -> None:
@@ -76,13 +90,16 @@ def _rehearse() -> None:
     Limits({}).due()
 
 
-def _supervise(request: dict[str, object], embryo: _child.Embryo, report: socket.socket) -> bool:
+def _supervise(
+    request: dict[str, object], embryo: _child.Embryo, report: socket.socket, listener: socket.socket | None
+) -> bool:
     """
     Have *embryo* become the agent of *request*, tell *report*, and stay until nothing of it is left.
 
     Whoever comes second waits at the lock until it is known how the first fared; what was started once is not started
     again: then the answer is False, and *embryo* as it was.
     """
+    embryo.prepare(request)
     command = _child.Command(request)
     try:
         os.chdir(command.home)
@@ -97,17 +114,16 @@ def _supervise(request: dict[str, object], embryo: _child.Embryo, report: socket
     if not os.path.exists("record.json"):
         _tell(report, error="gone")
         return False
-    _start(request, command, embryo, report, lock)
+    _start(command, embryo, report, listener, lock)
     return True
 
 
 def _start(
-    request: dict[str, object], command: _child.Command, embryo: _child.Embryo, report: socket.socket, lock: int
+    command: _child.Command, embryo: _child.Embryo, report: socket.socket, listener: socket.socket | None, lock: int
 ) -> None:
-    _unlink(CONTROL)
-    listener = listen(CONTROL)
+    listener = _reachable(listener)
     try:
-        stdin = embryo.start(request, command)
+        stdin = embryo.start(command)
         limits = Limits(command.limits, spared=PROCESSES if command.is_sandboxed else 0)
         supervisor = Supervisor(embryo.pid, Input(stdin), listener, limits, is_sandboxed=command.is_sandboxed)
         embryo.confirm(command)
@@ -118,6 +134,14 @@ def _start(
     os.close(lock)
     _tell(report, pid=embryo.pid)
     supervisor.run()
+
+
+def _reachable(listener: socket.socket | None) -> socket.socket:
+    """*listener*, or a new one, under the name by which it is known in the agent's folder."""
+    if listener is not None and _blanks.socket_named(CONTROL):
+        return listener
+    _unlink(CONTROL)
+    return listen(CONTROL)
 
 
 class Supervisor:
