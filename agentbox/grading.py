@@ -148,7 +148,7 @@ async def _run(plan: Any, told: Told, debug: bool) -> list[dict[str, Any]]:
     """The verdicts of one run of pytest in a process and a folder of its own."""
     from agentbox._grading_cases import write
 
-    with tempfile.TemporaryDirectory(prefix="agentbox-contract-") as name:
+    with tempfile.TemporaryDirectory(prefix="agentbox-contract-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         test = write(plan, folder)
         verdicts = folder / VERDICTS

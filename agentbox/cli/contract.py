@@ -109,7 +109,7 @@ async def _levels(arguments: argparse.Namespace, slots: list[str]) -> int:
     found: dict[str, Any] = {}
     for slot in slots:
         text = _text(arguments, slot).replace(UNIQUE, uuid4().hex)
-        with tempfile.TemporaryDirectory(prefix="agentbox-slo-") as folder:
+        with tempfile.TemporaryDirectory(prefix="agentbox-slo-", ignore_cleanup_errors=True) as folder:
             manifest = manifests.parse(text, environ={**os.environ, "AGENTBOX_STATE": folder})
             found[slot] = await bench.run_levels(manifest, slot, seconds=arguments.seconds, here=True)
     bench.show(found, json=arguments.json)

@@ -145,5 +145,5 @@ class Events(Adapter, Protocol):
 
 
 CONTRACT = Contract(
-    slot="events", version="0.9.0", port=Events, capabilities=frozenset({"subscribe", "ack", "verify", "dedupe"})
+    slot="events", version="1.0.0", port=Events, capabilities=frozenset({"subscribe", "ack", "verify", "dedupe"})
 )

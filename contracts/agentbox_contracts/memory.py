@@ -181,4 +181,4 @@ class Memory(Adapter, Protocol):
         """The namespaces that hold at least one record, in order of code points, a page at a time."""
 
 
-CONTRACT = Contract(slot="memory", version="0.9.0", port=Memory)
+CONTRACT = Contract(slot="memory", version="1.0.0", port=Memory)

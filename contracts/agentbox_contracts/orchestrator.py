@@ -231,7 +231,7 @@ class Orchestrator(Adapter, Protocol):
 
 CONTRACT = Contract(
     slot="orchestrator",
-    version="0.9.0",
+    version="1.0.0",
     port=Orchestrator,
     capabilities=frozenset({"keys", "send", "limits", "sandbox", "turns"}),
 )
