@@ -137,7 +137,7 @@ async def _replay() -> Measured:
 
             async def subject() -> float:
                 started, count, after = perf_counter(), 0, 0
-                while page := await events.read(after=after, limit=PAGE):
+                while page := await events.read(after=after):
                     count += len(page)
                     after = page[-1].seq or 0
                 assert count == REPLAYED

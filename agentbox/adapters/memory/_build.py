@@ -36,8 +36,8 @@ DEAD = 5
 """A file of which this part is dead is built from scratch."""
 
 BATCH = 512
-SAMPLE = 64
-EFFORTS = (32, 40, 48, 56, 64, 80, 96, 128, 192, 256, 384, 512, 768, 1024)
+SAMPLE = 128
+EFFORTS = (32, 36, 40, 44, 48, 52, 56, 64, 72, 80, 96, 128, 192, 256, 384, 512, 768, 1024)
 RECALL = 0.99
 RUBBISH_SECONDS = 60.0
 """For so long a file that was replaced stays, for those who have just read its name."""
