@@ -88,6 +88,9 @@ def test_a_write_that_fails_is_adapter_unavailable_and_the_next_one_works(
     store: Store, worker: Worker, call: str, error: str, lasting: str
 ) -> None:
     for number in itertools.count(1):
+        worker.do("close")  # the log is empty then, and not synced for another reason than a commit
+        assert not worker.do("open").errors
+        write_well(store, worker)
         fault = f"{call}:error={error}:when={number}{lasting}"
         with injected(worker.pid, fault, log=store.log, paths=[store.wal]) as done:
             answer = store.note(worker.do("work"))
