@@ -245,7 +245,7 @@ def _end_of(line: bytes) -> re.Match[bytes] | None:
     return END.fullmatch(line, max(0, len(line) - END_LENGTH))
 
 
-def events_in(text: bytes, place: str) -> list[Event]:
+def events_in(text: bytes | memoryview, place: str) -> list[Event]:
     """The events in *text*, whole lines from *place* on. Raises AdapterFailed when one is damaged."""
     try:
         with _no_collection():

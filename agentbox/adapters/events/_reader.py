@@ -53,13 +53,10 @@ class Reader:
         text, place = self._text(cursor, chunk)
         if not text:
             return [], cursor
-        following = Place(place.segment, place.offset + len(text))
-        if text.count(b"\n") > limit:
-            pieces = text.split(b"\n", limit)
-            text = text[: len(text) - len(pieces[-1])]
-            following = Place(place.segment, place.offset + len(text))
-        found = events_in(text, place.segment)
+        size = _size_of_lines(text, limit)
+        found = events_in(memoryview(text)[:size], place.segment)
         self._refuse_gap(cursor.seq + 1, found[0].seq or 0, place)
+        following = Place(place.segment, place.offset + size)
         return found, Cursor(found[-1].seq or cursor.seq + len(found), following)
 
     def _refuse_gap(self, wanted: int, found: int, place: Place) -> None:
@@ -117,6 +114,16 @@ class Reader:
             if following is None or place.segment == head.segment:
                 return b"", place
             place = Place(following, 0)
+
+
+def _size_of_lines(text: bytes, limit: int) -> int:
+    """How many bytes of *text*, which are whole lines, the first *limit* lines take."""
+    size, find = 0, text.find
+    for _ in range(limit):
+        size = find(b"\n", size) + 1
+        if not size:
+            return len(text)
+    return size
 
 
 def _behind(text: bytes, after: int, seq: int) -> tuple[int, int]:
