@@ -11,6 +11,7 @@ walks the same tree and must agree with it:
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, cast
@@ -20,7 +21,20 @@ import attrs
 from agentbox_contracts.errors import InvalidInput
 from agentbox_contracts.wire import encode
 
-__all__ = ["EVERYTHING", "All", "Any_", "Compare", "Equal", "Exists", "Filter", "Not", "fits", "kind_of", "parse"]
+__all__ = [
+    "EVERYTHING",
+    "All",
+    "Any_",
+    "Compare",
+    "Equal",
+    "Exists",
+    "Filter",
+    "Not",
+    "fits",
+    "kind_of",
+    "nearest",
+    "parse",
+]
 
 Order = Literal["lt", "le", "gt", "ge"]
 
@@ -104,6 +118,14 @@ def fits(filter: Filter, metadata: Mapping[str, Any]) -> bool:
             return all(fits(part, metadata) for part in parts)
         case Any_(parts):
             return any(fits(part, metadata) for part in parts)
+
+
+def nearest(value: int | float) -> float:
+    """The float that is nearest to *value*; infinite where it is larger than any."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def kind_of(value: Any) -> Literal["number", "text", "other"]:

@@ -7,14 +7,13 @@ more rows than it lets pass.
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from agentbox.adapters.memory._filters import All, Any_, Compare, Equal, Exists, Filter, Not, fits, kind_of
+from agentbox.adapters.memory._filters import All, Any_, Compare, Equal, Exists, Filter, Not, fits, kind_of, nearest
 
 __all__ = ["drop", "ids_where", "ids_with_prefix", "put", "successor"]
 
@@ -98,15 +97,8 @@ def _row(value: Any) -> tuple[int, Any]:
     if kind == "text":
         return TEXT, value
     if kind == "number":
-        return NUMBER, value if -LIMIT <= value < LIMIT else _nearest(value)
+        return NUMBER, value if -LIMIT <= value < LIMIT else nearest(value)
     return (OTHER, str(value)) if value is None or isinstance(value, bool) else (NESTED, "")
-
-
-def _nearest(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def successor(prefix: str) -> str | None:

@@ -8,7 +8,18 @@ from typing import Any
 
 import msgspec
 
-from agentbox.adapters.memory._filters import EVERYTHING, All, Any_, Compare, Equal, Exists, Filter, Not, kind_of
+from agentbox.adapters.memory._filters import (
+    EVERYTHING,
+    All,
+    Any_,
+    Compare,
+    Equal,
+    Exists,
+    Filter,
+    Not,
+    kind_of,
+    nearest,
+)
 from agentbox_contracts.errors import InvalidInput
 
 __all__ = ["Arguments", "condition"]
@@ -90,7 +101,7 @@ def _is_one_of(name: str, values: Sequence[Any], arguments: Arguments) -> str:
 
 def _is_large_one_of(name: str, values: Sequence[int | float], arguments: Arguments) -> str:
     have = f"record.facts -> {arguments(name)}::text"
-    floats = arguments([near for value in values if (near := _nearest(value)) == value])
+    floats = arguments([near for value in values if (near := nearest(value)) == value])
     integers = arguments([str(int(value)) for value in values])
     as_float = f"::float8 = ANY({floats}::float8[])"
     as_integer = f"({have})::numeric = ANY({integers}::text[]::numeric[])"
@@ -109,16 +120,9 @@ def _either(name: str, as_float: str, as_integer: str) -> str:
     return f"CASE WHEN {have} ~ '[.eE]' THEN ({have}){as_float} ELSE {as_integer} END"
 
 
-def _nearest(value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
 def _limit(value: int, sign: str) -> float:
     """The float to which floats stand as *sign* says when they so stand to *value*."""
-    near = _nearest(value)
+    near = nearest(value)
     if sign in ("<", ">="):
         return near if near >= value else math.nextafter(near, math.inf)
     return near if near <= value else math.nextafter(near, -math.inf)
